@@ -1,0 +1,41 @@
+# make demo | test | lint | check | clean. The first use builds .venv; later uses need no network.
+
+PYTHON ?= $(shell python3.11 -c '' 2>/dev/null && echo python3.11 || echo python3)
+BIN := .venv/bin
+STAMP := .venv/.installed
+SOURCES := pflbench algorithms datasets tests
+
+DEMO_METHODS ?= local fedavg fedper fedpac pefll pfedfda fedcosr
+define DEMO
+for method in $(DEMO_METHODS); do \
+    $(BIN)/pflbench run $$method --dataset digits --partition dir:0.1 --rounds 20 --out results/demo || exit; \
+done; \
+$(BIN)/pflbench report results/demo
+endef
+
+.PHONY: demo test lint check clean
+
+demo: $(STAMP)
+	$(DEMO)
+
+# One thread per worker: two workers with all cores each would slow each other down.
+test: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q --durations=10
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy $(SOURCES)
+
+check: lint test
+
+clean:
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist results/demo
+	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The build tools go in first, pinned, so that the editable install needs no isolated build environment.
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install -q -c constraints.txt hatchling editables
+	$(BIN)/python -m pip install -q -c constraints.txt --no-build-isolation -e '.[dev]'
+	touch $@

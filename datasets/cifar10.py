@@ -1,0 +1,21 @@
+"""CIFAR-10 (Krizhevsky, "Learning multiple layers of features from tiny images", 2009): 60,000 colour images, 32 x 32.
+
+The official files are Python pickles; torchvision unpickles them only after their MD5 sums are right.
+"""
+
+from pathlib import Path
+
+from pflbench import vision
+
+TITLE = "CIFAR-10"
+SAMPLES = 60_000
+CLASSES = 10
+
+
+def read(root: Path, argument: str) -> vision.Arrays:
+    """50,000 training images, then 10,000 test images: x (60000, 3, 32, 32)."""
+    return vision.pooled("CIFAR10", root)
+
+
+def download(root: Path) -> None:
+    vision.fetch("CIFAR10", root)

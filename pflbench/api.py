@@ -1,0 +1,286 @@
+"""The contract between a method and the harness.
+
+A method is one class, `Algorithm`, whose functions are pure: they read their arguments, return new values and keep
+nothing on `self`. What travels between server and clients, and what a client keeps for itself, are dicts whose leaves
+are tensors. The harness copies at every hand-over, so no two parties ever share storage.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar, Literal, Protocol
+
+import torch
+from torch import Tensor, nn
+
+Params = dict[str, Tensor]
+"""Parameters of a network by name: `body.*` is phi, `head.*` is pi, all of them are theta."""
+Message = dict[str, Any]
+"""What is sent: top-level keys are its parts (`theta`, `phi`, `pi`, `omega`, ...), leaves are tensors."""
+State = dict[str, Any]
+"""What a server or a client keeps between rounds; leaves are tensors."""
+Model = Any
+"""What `predict` takes: parameters of a network, or whatever tree of tensors a method scores with."""
+Replies = dict[int, Message]
+"""Replies by client id, in ascending order of id."""
+Loss = Callable[["Net", Tensor, Tensor], Tensor]
+"""loss(net, x, y) -> scalar; x: (B, channels, height, width), y: (B,)."""
+
+
+def setting(default: Any, allowed: Any, meaning: str, per_dataset: Mapping[str, Any] | None = None) -> Any:
+    """A hyperparameter: its default, its range `(low, high)` or list of choices, and its meaning, on one line."""
+    metadata = {"allowed": allowed, "meaning": meaning, "per_dataset": dict(per_dataset or {})}
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True)
+class Hparams:
+    """The settings every method has; a method adds its own, or other defaults, in a subclass."""
+
+    lr: float = setting(0.01, (1e-4, 1.0), "eta, learning rate of local training")
+    batch_size: int = setting(16, (1, 1024), "b, samples in a batch; the last, shorter batch is kept")
+    epochs: int = setting(1, (0, 50), "r, passes over the local data in a round")
+    optimizer: str = setting("sgd", ["sgd", "adam"], "local optimizer, new in every round")
+    dropout: float = setting(0.0, (0.0, 0.9), "dropout between body and head in local training")
+
+
+@dataclass(frozen=True)
+class Taxonomy:
+    """A method's row in the paper's table of methods; a mark is "yes", "no", "fairness only" or "" (not in it)."""
+
+    kind: Literal["local", "FL", "PFL"]
+    technique: str
+    label_skew: str = ""
+    data_scarcity: str = ""
+
+
+class Dropout(nn.Module):
+    """Inverted dropout that draws from a generator of its own, never from the global one."""
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+        self.generator: torch.Generator | None = None
+
+    def forward(self, z: Tensor) -> Tensor:
+        if not self.training or self.p == 0.0:
+            return z
+        kept = torch.rand(z.shape, generator=self.generator) >= self.p
+        return z * kept.to(z.device) / (1.0 - self.p)
+
+
+class Net(nn.Module):
+    """A network in two parts: representation z = body(x), logits = head(z); dropout, if any, lies between them."""
+
+    def __init__(self, body: nn.Sequential, head: nn.Sequential) -> None:
+        super().__init__()
+        self.body = body
+        self.head = head
+        self.drop = Dropout(0.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.drop(self.body(x)))
+        return logits
+
+    def parameters_now(self) -> Params:
+        """A copy of the parameters (and buffers), in plain row-major layout."""
+        return {name: p.detach().clone(memory_format=torch.contiguous_format) for name, p in self.state_dict().items()}
+
+
+@dataclass(frozen=True)
+class Task:
+    """The problem that a run poses: the same for the server and all clients."""
+
+    skeleton: Net  # the network without values (on the meta device)
+    initial: Params  # theta^0, the common start
+    classes: int  # C
+    width: int  # k, entries of a representation
+    shape: tuple[int, int, int]  # channels, height, width of a sample
+    clients: int  # N
+    dataset: str
+    seed: int
+    device: torch.device = torch.device("cpu")
+
+    def net(self, theta: Params, dropout: float = 0.0, generator: torch.Generator | None = None) -> Net:
+        """A network of its own copy of `theta` on the device, in evaluation mode; conv weights channels-last."""
+        net = copy.deepcopy(self.skeleton)
+        net.load_state_dict({name: self.place(p.detach(), copy=True) for name, p in theta.items()}, assign=True)
+        net.drop.p, net.drop.generator = dropout, generator
+        return net.eval()
+
+    def place(self, values: Tensor, copy: bool = False) -> Tensor:
+        """The tensor on the device; four-dimensional ones (images, conv weights) channels-last."""
+        layout = torch.channels_last if values.dim() == 4 else torch.contiguous_format
+        return values.to(self.device, copy=copy).contiguous(memory_format=layout)
+
+    def pixels(self, x: Tensor) -> Tensor:
+        """uint8 samples as float inputs in [-1, 1]."""
+        return self.place(x).to(torch.float32).div_(127.5).sub_(1.0)
+
+    def generator(self, *names: object) -> torch.Generator:
+        """A random stream of the server's own, named."""
+        from pflbench.rng import stream
+
+        return stream(self.seed, "server", *names)
+
+
+class Samples(Protocol):
+    """Samples that are read on demand: a uint8 tensor, or rows of a memory map."""
+
+    def __getitem__(self, rows: Tensor) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Client:
+    """What a client function sees: the client's training data, its private state and its random streams."""
+
+    id: int
+    round: int  # from 0
+    task: Task
+    x: Samples  # (n, channels, height, width) uint8
+    y: Tensor  # (n,) int64, on the device
+    state: State
+
+    @cached_property
+    def n(self) -> Tensor:
+        """n_i, as a tensor so that it can be sent."""
+        return torch.tensor(len(self.y), dtype=torch.int32, device=self.y.device)
+
+    @cached_property
+    def counts(self) -> Tensor:
+        """n_ic for every class c: (C,) int32."""
+        onehot = nn.functional.one_hot(self.y, self.task.classes)
+        return onehot.sum(0).to(torch.int32)
+
+    def batches(self, size: int, epochs: int = 1, stream: str = "train") -> Iterator[tuple[Tensor, Tensor]]:
+        """Shuffled batches (x, y); the order depends on seed, client, round and the name of the stream only."""
+        order = self.generator(stream)
+        for _ in range(epochs):
+            for rows in torch.randperm(len(self.y), generator=order).split(size):
+                yield self.task.pixels(self.x[rows]), self.y[rows.to(self.y.device)]
+
+    def samples(self, size: int = 512) -> Iterator[tuple[Tensor, Tensor]]:
+        """All training samples once, in order, in large batches: for statistics."""
+        for rows in torch.arange(len(self.y)).split(size):
+            yield self.task.pixels(self.x[rows]), self.y[rows.to(self.y.device)]
+
+    def generator(self, *names: object) -> torch.Generator:
+        """A random stream of this client in this round, named."""
+        from pflbench.rng import stream
+
+        return stream(self.task.seed, "client", self.id, self.round, *names)
+
+
+class Cohort(Protocol):
+    """The clients of a round, as the server sees them."""
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """Ids of the selected clients."""
+
+    @property
+    def round(self) -> int:
+        """Number of the round, from 0."""
+
+    def call(self, function: ClientFunction, messages: Mapping[int, Message]) -> Replies:
+        """Send each client its message, run `function` there, keep the new private states, return the replies."""
+
+
+ClientFunction = Callable[[Client, Message], tuple[Message, State]]
+
+
+class Algorithm:
+    """A method. Subclasses say `hp: TheirHparams` and give at least `local`, `aggregate` and `personal`."""
+
+    title: ClassVar[str]
+    taxonomy: ClassVar[Taxonomy]
+    scored: ClassVar[Literal["pre", "post"]] = "pre"
+    down: ClassVar[str] = "theta"  # numbers (of 4 bytes) sent to a client in a round, as a formula over the names in
+    up: ClassVar[str] = "theta + 1"  # `sizes`, and theta, phi, pi, C, k, N and the client's own C_i and n_i
+    exceptions: ClassVar[Mapping[str, str]] = {}  # conformance check -> why this method cannot pass it
+    hp: Hparams
+
+    def __init__(self, hp: Hparams, task: Task) -> None:
+        self.hp = hp
+        self.task = task
+
+    def init_server(self) -> State:
+        """The server's state before the first round: the common initial model."""
+        return {"theta": dict(self.task.initial)}
+
+    def init_client(self) -> State:
+        """A client's private state before its first round."""
+        return {}
+
+    def download(self, server: State, ids: tuple[int, ...]) -> dict[int, Message]:
+        """What each of these clients is sent; any client may be asked for, also one that never took part."""
+        return dict.fromkeys(ids, server)
+
+    def local(self, client: Client, message: Message) -> tuple[Message, State]:
+        """A client's work in a round: its reply and its new private state."""
+        raise TypeError(f"{type(self).__name__} does not define local(client, message)")
+
+    def aggregate(self, server: State, replies: Replies) -> State:
+        """The server's new state."""
+        raise TypeError(f"{type(self).__name__} does not define aggregate(server, replies)")
+
+    def round(self, server: State, cohort: Cohort) -> State:
+        """One round. Override it where a round has several exchanges."""
+        return self.aggregate(server, cohort.call(self.local, self.download(server, cohort.ids)))
+
+    def personal(self, client: Client, message: Message) -> Model:
+        """What is scored at `pre`: from private state and the newest download, before training."""
+        raise TypeError(f"{type(self).__name__} does not define personal(client, message)")
+
+    def trained(self, client: Client, message: Message, reply: Message) -> Model | None:
+        """What is scored at `post`: right after `local`, `client.state` being the new state. None: nothing."""
+        return None
+
+    def others(self, client: Client, message: Message) -> dict[str, Model]:
+        """Further models to score at the same moment as `personal`, by the name of their series."""
+        return {}
+
+    def predict(self, model: Model, x: Tensor) -> Tensor:
+        """Scores (B, C) of a model for a batch; the highest wins."""
+        logits: Tensor = self.net(model)(x)
+        return logits
+
+    def sizes(self) -> dict[str, int]:
+        """Names of the method's own in its formulas `down` and `up`."""
+        return {}
+
+    def net(self, theta: Params) -> Net:
+        """A network of these parameters, in evaluation mode."""
+        return self.task.net(theta)
+
+
+_logged: ContextVar[dict[str, list[Any]] | None] = ContextVar("_logged", default=None)
+
+
+def log(**values: float | Tensor) -> None:
+    """Put numbers into the record of this round (of this client, when called by a client function).
+
+    A name that is logged more than once in one call of a function is averaged.
+    """
+    sink = _logged.get()
+    if sink is not None:
+        for name, value in values.items():
+            sink.setdefault(name, []).append(value)
+
+
+@contextmanager
+def collect_logs() -> Iterator[dict[str, float]]:
+    """Collect what is logged inside; the dict is filled at the end."""
+    sink: dict[str, list[Any]] = {}
+    result: dict[str, float] = {}
+    token = _logged.set(sink)
+    try:
+        yield result
+    finally:
+        _logged.reset(token)
+        result.update({name: sum(float(v) for v in values) / len(values) for name, values in sink.items()})

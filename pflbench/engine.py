@@ -1,0 +1,133 @@
+"""Run one client function for a cohort: one after another, or in persistent worker processes.
+
+Both give the same bits: every worker computes with one thread, random streams have names, and nothing is shared.
+"""
+
+import multiprocessing
+import pickle
+import signal
+from collections.abc import Sequence
+from dataclasses import replace
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any, Protocol
+
+import torch
+
+from pflbench import wire
+from pflbench.errors import RunFailed
+from pflbench.site import Job, Outcome, Setup, Site
+
+
+class Engine(Protocol):
+    """Does jobs; the order of the outcomes means nothing."""
+
+    def run(self, jobs: Sequence[Job]) -> list[Outcome]: ...
+
+    def close(self) -> None: ...
+
+
+def start(setup: Setup, workers: int) -> Engine:
+    """An engine with this many workers; one means: in this process."""
+    return Serial(setup) if workers == 1 else Processes(setup, workers)
+
+
+class Serial:
+    """In this process, one client after another."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.site = Site(setup)
+
+    def run(self, jobs: Sequence[Job]) -> list[Outcome]:
+        """Do the jobs in the order given."""
+        return [self.site.work(job) for job in jobs]
+
+    def close(self) -> None:
+        """Nothing to stop."""
+
+
+class Processes:
+    """Persistent worker processes; the client with most samples first, so that none is waited for at the end."""
+
+    def __init__(self, setup: Setup, workers: int) -> None:
+        self.sizes = [len(rows) for rows in setup.partition.train]
+        context = multiprocessing.get_context("spawn")  # a fork would copy the threads' locks; CUDA forbids it
+        self.workers: dict[Connection, BaseProcess] = {}
+        for _ in range(workers):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_worker, args=(theirs, setup), daemon=True)
+            process.start()
+            theirs.close()
+            self.workers[ours] = process
+
+    def run(self, jobs: Sequence[Job]) -> list[Outcome]:
+        """Hand out jobs as workers become free."""
+        waiting = sorted(jobs, key=lambda job: self.sizes[job.client])
+        busy: dict[Connection, Job] = {}
+        outcomes: list[Outcome] = []
+        for pipe in self.workers:
+            self._hand_out(pipe, waiting, busy)
+        while busy:
+            for ready in wait(list(busy)):
+                assert isinstance(ready, Connection)
+                outcomes.append(self._receive(ready, busy.pop(ready)))
+                self._hand_out(ready, waiting, busy)
+        return outcomes
+
+    def _hand_out(self, pipe: Connection, waiting: list[Job], busy: dict[Connection, Job]) -> None:
+        if waiting:
+            job = busy[pipe] = waiting.pop()
+            try:
+                _send(pipe, replace(job, message=wire.packed(job.message), state=wire.packed(job.state)))
+            except OSError:
+                raise self._dead(pipe, job) from None
+
+    def _receive(self, pipe: Connection, job: Job) -> Outcome:
+        try:
+            answer = pickle.loads(pipe.recv_bytes())
+        except (EOFError, OSError):
+            raise self._dead(pipe, job) from None
+        if isinstance(answer, RunFailed):
+            raise answer
+        assert isinstance(answer, Outcome)
+        return replace(answer, reply=wire.unpacked(answer.reply), state=wire.unpacked(answer.state))
+
+    def _dead(self, pipe: Connection, job: Job) -> RunFailed:
+        process = self.workers[pipe]
+        process.join(5)
+        code = process.exitcode
+        reason = "out of memory?" if code == -signal.SIGKILL else f"exit code {code}"
+        return RunFailed(
+            f"a worker process died ({reason}) in round {job.round + 1}, client {job.client}, {job.stage}(); "
+            "the same command resumes, --workers 1 needs least memory"
+        )
+
+    def close(self) -> None:
+        """Stop the workers."""
+        for pipe, process in self.workers.items():
+            pipe.close()
+            process.join(5)
+            if process.is_alive():
+                process.kill()
+
+
+def _send(pipe: Connection, value: Any) -> None:
+    pipe.send_bytes(pickle.dumps(value, protocol=5))
+
+
+def _worker(pipe: Connection, setup: Setup) -> None:
+    """Serve jobs until the other side hangs up."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which saves and hangs up
+    torch.set_num_threads(1)
+    site = Site(setup)
+    while True:
+        try:
+            job: Job = pickle.loads(pipe.recv_bytes())
+        except (EOFError, OSError):
+            return
+        try:
+            outcome = site.work(replace(job, message=wire.unpacked(job.message), state=wire.unpacked(job.state)))
+            answer: Any = replace(outcome, reply=wire.packed(outcome.reply), state=wire.packed(outcome.state))
+        except RunFailed as failure:
+            answer = failure
+        _send(pipe, answer)

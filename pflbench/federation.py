@@ -1,0 +1,154 @@
+"""The server and its clients in memory: rounds and evaluation, without files."""
+
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from pflbench import wire
+from pflbench.api import Client, State, collect_logs
+from pflbench.cohort import Cohort
+from pflbench.engine import Engine
+from pflbench.errors import RunFailed
+from pflbench.rng import stream
+from pflbench.site import Job, Setup, Site
+
+Record = dict[str, Any]
+"""What is written of a round."""
+
+
+class Diverged(Exception):
+    """Numbers that are not finite: the run ends here, and its record says so."""
+
+
+class Federation:
+    """A method at work. What `snapshot` returns is all that the next round reads."""
+
+    def __init__(self, setup: Setup, engine: Engine) -> None:
+        self.setup = setup
+        self.run = setup.run
+        self.partition = setup.partition
+        self.algorithm = setup.algorithm()
+        self.engine = engine
+        self.round = 0  # rounds done
+        self.server: State = self.algorithm.init_server()
+        self.states: dict[int, State] = {}
+        self.untrained: dict[int, int] = {}  # correct test samples of each client before the first round
+        self.post: dict[int, int] = {}  # and of its latest trained model
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything that changes, to go on from later."""
+        kept = {"clients": self.states, "untrained": self.untrained, "post": self.post}
+        return {"round": self.round, "server": wire.sent(self.server), **kept}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Go on from a snapshot."""
+        self.round, self.server, self.states = snapshot["round"], snapshot["server"], snapshot["clients"]
+        self.untrained, self.post = snapshot["untrained"], snapshot["post"]
+
+    def start(self) -> tuple[Record, Record]:
+        """The record of round 0, of the untrained models, and its timing."""
+        begin = time.perf_counter()
+        record = {"round": 0, **self.evaluation()}
+        return record, {"round": 0, "evaluation": time.perf_counter() - begin}
+
+    def step(self) -> tuple[Record, Record]:
+        """One round: select, download, train, upload, aggregate, evaluate. Returns its record and its timing."""
+        begin = time.perf_counter()
+        due = (self.round + 1) % self.run.eval_every == 0 or self.round + 1 == self.run.rounds
+        score = due or self.run.cohort_size < self.run.clients  # the unselected are scored by their latest model
+        ids = self.select()
+        cohort = Cohort(self.algorithm, self.engine, self.states, ids, self.round, score)
+        server, server_logs = self._on_server(cohort)
+        if cohort.diverged or not wire.finite(server):
+            who = f"clients {cohort.diverged}" if cohort.diverged else "the server"
+            raise Diverged(f"numbers that are not finite from {who} in round {self.round + 1}")
+        self.server, self.round = server, self.round + 1
+        self.states.update(cohort.new_states)
+        self.post.update(cohort.post)
+        trained = time.perf_counter()
+        record = {"round": self.round, **self._summary(cohort), "server": server_logs}
+        if due:
+            record.update(self.evaluation())
+        end = time.perf_counter()
+        timing = {
+            "round": self.round,
+            "client": cohort.seconds,
+            "server": trained - begin - cohort.exchange,
+            "evaluation": end - trained + cohort.scoring,
+            "wall": end - begin,
+        }
+        return record, timing
+
+    def select(self) -> tuple[int, ...]:
+        """The cohort of this round: it depends on seed and round only, so every method sees the same clients."""
+        able = [id for id, rows in enumerate(self.partition.train) if len(rows)]
+        order = torch.randperm(len(able), generator=stream(self.run.seed, "cohort", self.round))
+        return tuple(sorted(able[place] for place in order[: self.run.cohort_size].tolist()))
+
+    def state(self, id: int) -> State:
+        """A client's private state."""
+        return self.states[id] if id in self.states else self.algorithm.init_client()
+
+    def client(self, id: int) -> Client:
+        """What a client function would see of this client now."""
+        return Site(self.setup).client(id, self.round, wire.sent(self.state(id)))
+
+    def evaluation(self) -> Record:
+        """Accuracy of every client: `pre` and other series of its personal model now, `post` of its latest training.
+
+        A client that never trained has the untrained model's accuracy as its `post`; one without test data has none.
+        """
+        outcomes = {}
+        for ids in _chunks(range(self.run.clients), 256):
+            messages = self.algorithm.download(self.server, ids)
+            jobs = [Job("personal", id, self.round, messages[id], self.state(id)) for id in ids]
+            outcomes.update({outcome.client: outcome for outcome in self.engine.run(jobs)})
+        scores: dict[str, dict[int, int]] = {}
+        for id, outcome in outcomes.items():
+            for series, count in outcome.scores.items():
+                scores.setdefault(series, {})[id] = count
+        if self.round == 0:
+            self.untrained = scores["pre"]
+        if self.post:
+            scores["post"] = {**self.untrained, **self.post}
+        tests = [len(rows) for rows in self.partition.test]
+        accuracy = {
+            name: [right[id] / n if n else None for id, n in enumerate(tests)] for name, right in scores.items()
+        }
+        noted = sorted({name for outcome in outcomes.values() for name in outcome.logs})
+        logs = {name: [outcomes[id].logs.get(name) for id in sorted(outcomes)] for name in noted}
+        return {"accuracy": accuracy, **({"evaluated": logs} if logs else {})}
+
+    def _on_server(self, cohort: Cohort) -> tuple[State, dict[str, float]]:
+        try:
+            with collect_logs() as logs:
+                server = self.algorithm.round(self.server, cohort)
+                wire.check(server)
+        except RunFailed:
+            raise
+        except Exception as error:
+            cause = f"{type(error).__name__}: {error}".partition("\n")[0]
+            where = f"round {self.round + 1}, on the server"
+            raise RunFailed(f"{self.algorithm.title} failed in {where}: {cause}", traceback.format_exc()) from error
+        return server, logs
+
+    def _summary(self, cohort: Cohort) -> Record:
+        """What the cohort did: who, mean training loss (by samples), bytes by part, and what the clients logged."""
+        names = sorted({name for logs in cohort.logs.values() for name in logs})
+        logs = {name: [cohort.logs.get(id, {}).get(name) for id in cohort.ids] for name in names}
+        sizes = [len(self.partition.train[id]) for id in cohort.ids]
+        losses = logs.pop("loss", [None] * len(sizes))
+        known = [(loss, n) for loss, n in zip(losses, sizes, strict=True) if loss is not None]
+        loss = sum(loss * n for loss, n in known) / sum(n for _, n in known) if known else None
+        ways = {"down": cohort.down, "up": cohort.up}
+        summed = {way: dict(sum(parts.values(), Counter())) for way, parts in ways.items()}
+        return {"cohort": list(cohort.ids), "loss": loss, "bytes": summed, "logs": logs}
+
+
+def _chunks(ids: range, size: int) -> Iterable[tuple[int, ...]]:
+    for first in ids[::size]:
+        yield tuple(ids[first : first + size])

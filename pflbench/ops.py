@@ -1,0 +1,149 @@
+"""What methods have in common: pure functions, each with its formula."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cosine_similarity, cross_entropy
+
+from pflbench.api import Client, Hparams, Loss, Net, Params, Replies, log
+
+__all__ = ["cosine_similarity", "cross_entropy"]
+
+
+def cross_entropy_loss(net: Net, x: Tensor, y: Tensor) -> Tensor:
+    """CE(theta; b) = mean over the batch of -log softmax(net(x))_y."""
+    return cross_entropy(net(x), y)
+
+
+def phi(theta: Params) -> Params:
+    """The base: parameters of the body."""
+    return {name: p for name, p in theta.items() if name.startswith("body.")}
+
+
+def pi(theta: Params) -> Params:
+    """The head: parameters of the head."""
+    return {name: p for name, p in theta.items() if name.startswith("head.")}
+
+
+def blend(weight: Tensor | float, first: Params, second: Params) -> Params:
+    """weight * first + (1 - weight) * second; exact at 0 and 1."""
+    return {name: weight * first[name] + (1 - weight) * second[name] for name in first}
+
+
+def local_sgd(
+    loss: Loss, theta: Params, client: Client, hp: Hparams, *, part: str = "", stream: str = "train", clip: float = 0.0
+) -> Params:
+    """theta <- theta - eta * grad loss(theta; b), for every batch b of `hp.epochs` passes; returns the new theta.
+
+    `part` limits training to the parameters whose names start so ("body", "head"); the rest stays as it is, bit for
+    bit, whatever the optimizer. `clip` bounds the norm of the gradient. The optimizer (`hp.optimizer`) starts anew.
+    The mean loss is logged as `loss` (or `loss_<stream>` for other streams than "train").
+    """
+    net = client.task.net(theta, hp.dropout, client.generator("dropout", stream)).train()
+    for name, p in net.named_parameters():
+        p.requires_grad_(name.startswith(part))
+    trained = [p for p in net.parameters() if p.requires_grad]
+    if not trained:
+        return net.parameters_now()
+    optimizer = optimizer_of(hp, trained)
+    total, seen = torch.zeros((), device=client.y.device), 0
+    for x, y in client.batches(hp.batch_size, hp.epochs, stream):
+        value = loss(net, x, y)
+        optimizer.zero_grad()
+        value.backward()
+        if clip:
+            torch.nn.utils.clip_grad_norm_(trained, clip)
+        optimizer.step()
+        total += value.detach() * len(y)
+        seen += len(y)
+    if seen:
+        log(**{"loss" if stream == "train" else f"loss_{stream}": total / seen})
+    return net.parameters_now()
+
+
+def optimizer_of(hp: Hparams, parameters: Iterable[Tensor]) -> torch.optim.Optimizer:
+    """A new local optimizer: plain SGD (no momentum, no decay) or Adam with PyTorch's defaults."""
+    kind: Any = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[hp.optimizer]
+    optimizer: torch.optim.Optimizer = kind(list(parameters), lr=hp.lr, foreach=True)
+    return optimizer
+
+
+def weighted_mean(replies: Replies, part: str, weights: Mapping[int, Tensor] | None = None) -> Any:
+    """sum_i p_i x_i with p_i = n_i / sum_j n_j (`reply["n"]`), or the given weights, normalised.
+
+    Summed in float64 in ascending order of client id, then cast back; integer tensors are the lowest id's.
+    """
+    ids = sorted(replies)
+    raw = [(weights[i] if weights is not None else replies[i]["n"]).double() for i in ids]
+    total = torch.stack(raw).sum()
+    return mean_of([replies[i][part] for i in ids], [w / total for w in raw])
+
+
+def mean_of(trees: list[Any], weights: list[Tensor]) -> Any:
+    """sum_i w_i x_i over trees of the same form, in float64 and in the order given, cast back."""
+    first = trees[0]
+    if isinstance(first, dict):
+        return {key: mean_of([tree[key] for tree in trees], weights) for key in first}
+    if not first.is_floating_point():
+        return first.clone()
+    total = torch.zeros_like(first, dtype=torch.float64)
+    for tree, weight in zip(trees, weights, strict=True):
+        total += weight * tree
+    return total.to(first.dtype)
+
+
+@torch.no_grad()
+def class_means(net: Net, client: Client) -> tuple[Tensor, Tensor]:
+    """m_ic = (1/n_ic) sum of z = body(x) over the client's samples of class c; and n_ic.
+
+    Over all training data, in evaluation mode. Returns means (C, k), zero where n_ic = 0, and counts (C,) int32.
+    """
+    net.eval()
+    total = torch.zeros(client.task.classes, client.task.width, dtype=torch.float64, device=client.y.device)
+    for x, y in client.samples():
+        onehot = torch.nn.functional.one_hot(y, client.task.classes).double()  # (B, C)
+        total += onehot.T @ net.body(x).double()
+    return (total / client.counts.clamp(min=1)[:, None]).float(), client.counts
+
+
+def centroids(net: Net, client: Client, least: int = 1) -> dict[str, Tensor]:
+    """Omega_i: the class means of the classes that the client holds (at least `least` samples of), ready to be sent.
+
+    `means` (m, k), `labels` (m,) int32 and `counts` (m,) int32, for the m classes held: an absent class has no row.
+    """
+    means, counts = class_means(net, client)
+    held = (counts >= max(least, 1)).nonzero().flatten()
+    return {"means": means[held], "labels": held.to(torch.int32), "counts": counts[held]}
+
+
+def pooled_centroids(replies: Replies, part: str, classes: int, by_count: bool = True) -> dict[str, Tensor]:
+    """Omega[c] = sum_i n_ic m_ic / sum_i n_ic over the clients that sent class c (or their plain mean).
+
+    Returns `means`, `labels` and `counts` (of samples) of the classes that anyone sent. Float64, ascending ids.
+    """
+    width = next(iter(replies.values()))[part]["means"].shape[1]
+    total = torch.zeros(classes, width, dtype=torch.float64)
+    weight = torch.zeros(classes, dtype=torch.float64)
+    samples = torch.zeros(classes, dtype=torch.int32)
+    for id in sorted(replies):
+        omega = replies[id][part]
+        rows = omega["labels"].long()
+        share = omega["counts"].double() if by_count else torch.ones(len(rows), dtype=torch.float64)
+        total[rows] += share[:, None] * omega["means"].double()
+        weight[rows] += share
+        samples[rows] += omega["counts"]
+    sent = weight.nonzero().flatten()
+    means = (total[sent] / weight[sent, None]).float()
+    return {"means": means, "labels": sent.to(torch.int32), "counts": samples[sent]}
+
+
+def targets(omega: Mapping[str, Tensor], y: Tensor, classes: int) -> tuple[Tensor, Tensor]:
+    """For each label its row in Omega, and whether there is one: (rows (B,), known (B,)); rows is 0 where unknown."""
+    place = torch.full((classes,), -1, dtype=torch.int64, device=y.device)
+    place[omega["labels"].long()] = torch.arange(len(omega["labels"]), device=y.device)
+    rows = place[y]
+    return rows.clamp(min=0), rows >= 0

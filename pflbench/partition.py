@@ -1,0 +1,248 @@
+"""Who has which samples: Dirichlet, pathological and IID partitions of a pooled data set, and scarcity on top.
+
+A partition depends on its spec, its own seed and the labels only. Every client's samples are split into a training and
+a test part at random, without stratification, the test part's size being `test_fraction` of them, rounded.
+"""
+
+import functools
+import hashlib
+import os
+import secrets
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pflbench.archive import plain_arrays
+from pflbench.division import Ints, dirichlet, pathological, repair
+from pflbench.errors import UserError, unknown
+from pflbench.rng import numpy_stream
+
+KINDS = {"dir": "dir:BETA", "path": "path:CLASSES", "iid": "iid", "file": "file:PATH"}
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """Per client, the sorted indices of its training and its test samples in the pooled data set."""
+
+    train: tuple[Ints, ...]
+    test: tuple[Ints, ...]
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """16 hex digits of SHA-256 over all indices, with the boundaries between clients and parts."""
+        sha = hashlib.sha256()
+        for train, test in zip(self.train, self.test, strict=True):
+            sha.update(np.array([len(train), len(test)], dtype="<i8").tobytes())
+            sha.update(train.astype("<i8").tobytes() + test.astype("<i8").tobytes())
+        return sha.hexdigest()[:16]
+
+    def save(self, path: Path) -> None:
+        """Write train_0, test_0, train_1, ... as .npz, which `file:PATH` reads; the file appears whole or not."""
+        path = Path(path)
+        part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        parts = (("train", self.train), ("test", self.test))
+        arrays = {f"{name}_{i}": indices for name, clients in parts for i, indices in enumerate(clients)}
+        try:
+            with part.open("wb") as file:
+                np.savez(file, allow_pickle=False, **arrays)
+            os.replace(part, path)
+        except OSError as error:
+            raise UserError(f"cannot write the partition to {path}: {error.strerror or error}") from error
+        finally:
+            part.unlink(missing_ok=True)
+
+
+def make(
+    spec: str,
+    y: Ints,
+    classes: int,
+    *,
+    clients: int | None = 20,
+    seed: int = 0,
+    test_fraction: float = 0.25,
+    min_samples: int = 10,
+    samples_per_client: tuple[int, int] | None = None,
+    overlap: bool = False,
+    keep: float = 1.0,
+    keep_last: int | None = None,
+) -> Partition:
+    """The partition `dir:BETA`, `path:CLASSES`, `iid` or `file:PATH` of samples with the labels y.
+
+    `clients=None` means as many as the file has; a file is taken as it is, so that `seed`, `test_fraction` and
+    `min_samples` do not touch its split. `samples_per_client=(lo, hi)` draws each client's size from lo..hi and keeps
+    its class proportions, with `overlap` by drawing from all samples of a class. `keep` is the fraction of the TRAINING
+    samples that all clients, or the last `keep_last` ones, keep, class proportions unchanged and smaller fractions
+    within larger ones; the test part stays whole so that accuracies are comparable.
+    """
+    kind, _, argument = spec.partition(":")
+    if kind not in KINDS:
+        raise unknown("partition", spec, KINDS.values())
+    _check_options(kind, test_fraction, min_samples, samples_per_client, overlap)
+    if kind == "file":
+        partition = _read(argument, len(y), clients)
+    else:
+        owned = _divide(spec, y, classes, _clients(clients, len(y), min_samples), seed, min_samples)
+        if samples_per_client is not None:
+            owned = _resize(owned, y, samples_per_client, overlap, seed)
+        pairs = [_split(indices, test_fraction, seed, i) for i, indices in enumerate(owned)]
+        partition = Partition(tuple(train for train, _ in pairs), tuple(test for _, test in pairs))
+    return _scarce(partition, y, keep, keep_last, seed)
+
+
+def _check_options(
+    kind: str, test_fraction: float, min_samples: int, sizes: tuple[int, int] | None, overlap: bool
+) -> None:
+    if not 0 < test_fraction < 1:
+        raise UserError(f"test_fraction must be between 0 and 1, not {test_fraction}")
+    if min_samples < 1:
+        raise UserError(f"min_samples must be at least 1, not {min_samples}")
+    if sizes is None:
+        if overlap:
+            raise UserError("overlap has a meaning only together with samples_per_client")
+        return
+    if kind == "file":
+        raise UserError("samples_per_client cannot be used with file:PATH, whose sizes are given")
+    if not 1 <= sizes[0] <= sizes[1]:
+        raise UserError(f"samples_per_client must be two numbers LO, HI with 1 <= LO <= HI, not {tuple(sizes)}")
+    if sizes[0] < min_samples:
+        raise UserError(f"samples_per_client may be as low as {sizes[0]}, below min_samples = {min_samples}")
+
+
+def _clients(clients: int | None, samples: int, min_samples: int) -> int:
+    if clients is None or clients < 1:
+        raise UserError(f"the number of clients must be at least 1, not {clients}")
+    if clients > samples:
+        raise UserError(f"{clients} clients are more than the {samples} samples")
+    if clients * min_samples > samples:
+        raise UserError(
+            f"{clients} clients with min_samples = {min_samples} need {clients * min_samples} samples,"
+            f" but there are {samples}"
+        )
+    return clients
+
+
+def _divide(spec: str, y: Ints, classes: int, clients: int, seed: int, minimum: int) -> list[Ints]:
+    """All samples, each given to one client: per client its sorted indices."""
+    kind, _, argument = spec.partition(":")
+    rng = numpy_stream("partition", seed, kind)
+    sizes = np.bincount(y, minlength=classes)
+    if kind == "iid":
+        if argument:
+            raise UserError(f"partition 'iid' takes no argument; given: {spec!r}")
+        owner = rng.permutation(np.arange(len(y)) % clients)
+    else:
+        counts = (dirichlet if kind == "dir" else pathological)(argument, sizes, clients, rng)
+        repair(counts, minimum, fixed=kind == "path")
+        owner = np.empty(len(y), dtype=np.int64)
+        for label in range(classes):
+            owner[rng.permutation(np.flatnonzero(y == label))] = np.repeat(np.arange(clients), counts[:, label])
+    order = np.argsort(owner, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(owner, minlength=clients))[:-1])
+
+
+def _resize(owned: Sequence[Ints], y: Ints, limits: tuple[int, int], overlap: bool, seed: int) -> list[Ints]:
+    """Give every client a number of samples drawn from lo..hi, its class proportions kept (largest remainder)."""
+    lo, hi = limits
+    drawn = numpy_stream("partition", seed, "sizes").integers(lo, hi, size=len(owned), endpoint=True)
+    if overlap:
+        warnings.warn("overlap: training and test samples of different clients overlap", stacklevel=3)
+    everywhere = [np.flatnonzero(y == label) for label in range(int(y.max()) + 1)]
+    resized = []
+    for client, (indices, size) in enumerate(zip(owned, drawn, strict=True)):
+        if size > len(indices) and not overlap:
+            raise UserError(
+                f"client {client} has {len(indices)} samples, fewer than the {size} drawn for it from {lo}..{hi};"
+                " ask for fewer, use fewer clients, or set overlap to let clients share samples"
+            )
+        rng = numpy_stream("partition", seed, "resize", client)
+        labels, have = np.unique(y[indices], return_counts=True)
+        parts = []
+        for label, number in zip(labels, _largest_remainder(have, int(size)), strict=True):
+            pool = everywhere[label] if overlap else indices[y[indices] == label]
+            if number > len(pool):
+                raise UserError(
+                    f"client {client} needs {number} samples of class {label} to have {size} samples"
+                    f" in its class proportions, but the class has {len(pool)}"
+                )
+            parts.append(rng.choice(pool, number, replace=False))
+        resized.append(np.sort(np.concatenate(parts)))
+    return resized
+
+
+def _largest_remainder(have: Ints, total: int) -> Ints:
+    """`total` divided in the proportions of `have`: rounded down, the rest to the largest remainders."""
+    shares, remainders = np.divmod(have * total, have.sum())
+    shares[np.argsort(-remainders, kind="stable")[: total - shares.sum()]] += 1
+    return shares
+
+
+def _split(indices: Ints, fraction: float, seed: int, client: int) -> tuple[Ints, Ints]:
+    """Training and test part; both have a sample where there are two or more."""
+    shuffled = numpy_stream("partition", seed, "split", client).permutation(indices)
+    test = min(max(round(fraction * len(indices)), 1), len(indices) - 1)
+    return np.sort(shuffled[test:]), np.sort(shuffled[:test])
+
+
+def _scarce(partition: Partition, y: Ints, keep: float, keep_last: int | None, seed: int) -> Partition:
+    clients = len(partition.train)
+    if not 0 < keep <= 1:
+        raise UserError(f"keep must be above 0 and at most 1, not {keep}")
+    if keep_last is not None and not 1 <= keep_last <= clients:
+        raise UserError(f"keep_last must be 1..{clients}, the number of clients, not {keep_last}")
+    if keep == 1:
+        return partition
+    first = clients - (keep_last or clients)
+    kept = [
+        _kept(partition.train[i], y, keep, numpy_stream("partition", seed, "keep", i)) for i in range(first, clients)
+    ]
+    return Partition((*partition.train[:first], *kept), partition.test)
+
+
+def _kept(train: Ints, y: Ints, keep: float, rng: np.random.Generator) -> Ints:
+    """max(1, round(keep n)) of n samples, the first of every class in an order that does not depend on `keep`."""
+    shuffled = rng.permutation(train)
+    labels, kind = np.unique(y[shuffled], return_inverse=True)
+    kind = rng.permutation(len(labels))[kind]  # ties between classes are settled at random
+    numbers = _quota(np.bincount(kind), max(1, round(keep * len(train))))
+    return np.sort(np.concatenate([shuffled[kind == k][:number] for k, number in enumerate(numbers)]))
+
+
+def _quota(have: Ints, total: int) -> Ints:
+    """`total` divided in the proportions of `have` by Balinski and Young's quota method (1975).
+
+    Like the largest remainder it gives a class its exact share rounded down or up; unlike it, a larger total never
+    gives a class less (the Alabama paradox), which nested subsets need.
+    """
+    numbers = np.zeros_like(have)
+    for size in range(1, total + 1):
+        below_upper_quota = numbers * have.sum() < size * have
+        numbers[np.argmax(np.where(below_upper_quota, have / (numbers + 1), -1.0))] += 1
+    return numbers
+
+
+def _read(path: str, samples: int, clients: int | None) -> Partition:
+    """A partition that `Partition.save` or somebody else wrote."""
+    if not path:
+        raise UserError("partition 'file' needs a file: file:PATH")
+    arrays = plain_arrays(path)
+    found = len(arrays) // 2
+    names = [f"{part}_{i}" for i in range(found) for part in ("train", "test")]
+    if not found or set(names) != set(arrays):
+        raise UserError(f"{path}: the arrays must be train_0, test_0, train_1, ... without a gap, two for each client")
+    if clients is not None and clients != found:
+        raise UserError(f"{path} has {found} clients, and {clients} are asked for")
+    for name, indices in arrays.items():
+        if indices.ndim != 1 or indices.dtype.kind not in "iu":
+            raise UserError(f"{path}: {name} must be integers in one axis, not {indices.dtype} {indices.shape}")
+        if indices.size and not 0 <= indices.min() <= indices.max() < samples:
+            raise UserError(f"{path}: {name} has an index outside 0..{samples - 1}, the samples of the data set")
+    train, test = (tuple(np.sort(arrays[f"{p}_{i}"]).astype(np.int64) for i in range(found)) for p in ("train", "test"))
+    for i in range(found):
+        if not train[i].size:
+            raise UserError(f"{path}: client {i} has no training sample")
+        if len(np.unique(np.concatenate([train[i], test[i]]))) < len(train[i]) + len(test[i]):
+            raise UserError(f"{path}: client {i} has a sample twice in train_{i} and test_{i}")
+    return Partition(train, test)

@@ -1,0 +1,57 @@
+"""Where a number comes from: configuration, data, code, versions, machine."""
+
+import hashlib
+import os
+import platform
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from pflbench import config, registry
+from pflbench.site import Setup
+
+PACKAGES = ("pflbench", "torch", "numpy", "scipy")
+
+
+def about(setup: Setup, workers: int) -> dict[str, Any]:
+    """The content of `run.json`, but for the run's id."""
+    run, split = setup.run, setup.partition
+    cls = registry.load(setup.plugin)
+    return {
+        "config": config.as_json(run),
+        "method": {"title": cls.title, "scored": cls.scored, "down": cls.down, "up": cls.up},
+        "data": {"title": setup.data.title, "digest": setup.data.digest, "classes": setup.data.classes},
+        "partition": {
+            "digest": split.digest,
+            "n_train": [len(rows) for rows in split.train],
+            "n_test": [len(rows) for rows in split.test],
+        },
+        "code": code_version(Path(sys.modules[cls.__module__].__file__ or "")),
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
+        "machine": {
+            "system": platform.platform(),
+            "processor": platform.machine(),
+            "cores": os.cpu_count(),
+            "device": setup.device,
+            "workers": workers,
+        },
+    }
+
+
+def code_version(plugin: Path) -> dict[str, Any]:
+    """The commit of the checkout that the code runs from, if it does, whether it was changed; the plugin's hash."""
+    here = Path(__file__).parents[1]
+    found: dict[str, Any] = {"plugin": hashlib.sha256(plugin.read_bytes()).hexdigest()[:16]}
+    if (here / ".git").exists():
+        found["commit"] = _git(here, "rev-parse", "HEAD")
+        found["changed"] = bool(_git(here, "status", "--porcelain", "--untracked-files=no"))
+    return found
+
+
+def _git(folder: Path, *words: str) -> str | None:
+    try:
+        return subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None

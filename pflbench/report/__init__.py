@@ -1,0 +1,1 @@
+"""Results to tables and figures; reads files only."""

@@ -1,0 +1,161 @@
+"""Where clients live: builds what a client function sees, runs it, scores its models. One in every worker."""
+
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pflbench import models, registry, wire
+from pflbench.api import Algorithm, Client, Message, Model, State, Task, collect_logs
+from pflbench.config import Run
+from pflbench.data import Data
+from pflbench.errors import RunFailed, UserError
+from pflbench.partition import Partition
+
+
+@dataclass(frozen=True)
+class Setup:
+    """All that a worker needs to know of a run; small when pickled (data go by the path of their memory map)."""
+
+    run: Run
+    plugin: str  # what registry.load takes
+    data: Data
+    partition: Partition
+    device: str = "cpu"
+
+    def algorithm(self) -> Algorithm:
+        """The method of this run, on its task."""
+        cls = registry.load(self.plugin)
+        run, data = self.run, self.data
+        skeleton, initial, width = models.build(
+            run.model, data.shape, data.classes, width=run.width, head_layers=run.head_layers, seed=run.seed
+        )
+        task = Task(
+            skeleton=skeleton,
+            initial=initial,
+            classes=data.classes,
+            width=width,
+            shape=data.shape,
+            clients=run.clients,
+            dataset=run.dataset,
+            seed=run.seed,
+            device=device_of(self.device),
+        )
+        return cls(registry.hparams_type(cls)(**run.hparams), task)
+
+
+def device_of(name: str) -> torch.device:
+    """The device of this name, if it is there."""
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).partition("\n")[0]
+        raise UserError(f"device {name!r} cannot be used here: {reason}") from error
+    return device
+
+
+@dataclass(frozen=True)
+class Job:
+    """A piece of work for one client: a client function (`stage`), or the scoring of its personal model."""
+
+    stage: str
+    client: int
+    round: int
+    message: Message
+    state: State
+    score: bool = False  # after `local`: score the trained model too
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a job. Scores are correctly classified test samples, by series."""
+
+    client: int
+    reply: Message = field(default_factory=dict)
+    state: State = field(default_factory=dict)
+    logs: dict[str, float] = field(default_factory=dict)
+    scores: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0  # of the client's own work
+    scoring: float = 0.0  # of evaluation
+
+
+class Rows:
+    """Some rows of a memory-mapped array, read when they are asked for."""
+
+    def __init__(self, x: Any, indices: Any) -> None:
+        self.x = x
+        self.indices = indices
+
+    def __getitem__(self, rows: Tensor) -> Tensor:
+        return torch.from_numpy(np.asarray(self.x[self.indices[rows.numpy()]]))
+
+
+class Site:
+    """The clients of a run, as far as they need a machine: data, network, scoring."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        self.algorithm = setup.algorithm()
+        self.task = self.algorithm.task
+        if self.task.device.type == "cuda":
+            torch.backends.cudnn.benchmark = False
+            torch.backends.cudnn.deterministic = True
+
+    def client(self, id: int, round: int, state: State) -> Client:
+        """The view that a client function gets."""
+        data, rows = self.setup.data, self.setup.partition.train[id]
+        y = torch.from_numpy(np.asarray(data.y[rows])).to(self.task.device)
+        return Client(id, round, self.task, Rows(data.x, rows), y, state)
+
+    def work(self, job: Job) -> Outcome:
+        """Do a job; anything that goes wrong names the method, round, client and stage."""
+        with self._named(job):
+            device = self.task.device
+            client = self.client(job.client, job.round, wire.sent(job.state, device))
+            message = wire.sent(job.message, device)
+            return self._scored(client, message) if job.stage == "personal" else self._called(job, client, message)
+
+    def _called(self, job: Job, client: Client, message: Message) -> Outcome:
+        start = time.perf_counter()
+        with collect_logs() as logs:
+            reply, state = getattr(self.algorithm, job.stage)(client, message)
+        reply, kept = wire.sent(reply), wire.sent(state)
+        done = time.perf_counter()
+        scores = {}
+        if job.score and job.stage == "local":
+            model = self.algorithm.trained(replace(client, state=state), message, wire.sent(reply, self.task.device))
+            scores = {} if model is None else {"post": self._correct(model, client.id)}
+        return Outcome(client.id, reply, kept, logs, scores, done - start, time.perf_counter() - done)
+
+    def _scored(self, client: Client, message: Message) -> Outcome:
+        start = time.perf_counter()
+        with collect_logs() as logs:
+            found = {"pre": self.algorithm.personal(client, message), **self.algorithm.others(client, message)}
+            scores = {series: self._correct(model, client.id) for series, model in found.items()}
+        return Outcome(client.id, logs=logs, scores=scores, scoring=time.perf_counter() - start)
+
+    @torch.no_grad()
+    def _correct(self, model: Model, id: int, size: int = 512) -> int:
+        data, rows = self.setup.data, self.setup.partition.test[id]
+        x, right = Rows(data.x, rows), torch.zeros((), dtype=torch.int64, device=self.task.device)
+        y = torch.from_numpy(np.asarray(data.y[rows])).to(self.task.device)
+        for part in torch.arange(len(rows)).split(size):
+            scores = self.algorithm.predict(model, self.task.pixels(x[part]))
+            right += (scores.argmax(1) == y[part.to(y.device)]).sum()
+        return int(right)
+
+    @contextmanager
+    def _named(self, job: Job) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            cause = f"{type(error).__name__}: {error}".partition("\n")[0]
+            where = f"round {job.round + 1}, client {job.client}, {job.stage}()"
+            raise RunFailed(f"{self.algorithm.title} failed in {where}: {cause}", traceback.format_exc()) from error

@@ -1,0 +1,141 @@
+"""Which module may import which, read from the sources with `ast`; and a command line that starts without torch."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# cli -> sweep -> run -> cohort -> engine -> api: a module imports from its right, never from its left.
+FORBIDDEN = {
+    "__main__": set(),
+    "cli": set(),
+    "sweep": {"cli", "report", "testing"},
+    "run": {"cli", "sweep", "report", "testing"},
+    "cohort": {"cli", "sweep", "run", "report", "testing"},
+    "engine": {"cli", "sweep", "run", "cohort", "report", "testing"},
+    "testing": {"cli", "sweep", "report"},
+    "report": {"cli", "sweep", "run", "cohort", "engine", "testing"},
+}
+# api and the leaves (errors, rng, wire, ops, models, partition, data, vision, config, registry...): none of these.
+FORBIDDEN_TO_LEAVES = set(FORBIDDEN)
+
+PLUGIN_MAY_IMPORT = {"pflbench.api", "pflbench.ops"}
+PLUGIN_MAY_USE = (sys.stdlib_module_names - {"importlib", "runpy", "pkgutil"}) | {"torch", "numpy", "scipy"}
+
+HEAVY = ["torch", "torchvision", "pandas", "matplotlib", "scipy"]
+
+
+def imported(source: str, package: str = "") -> set[str]:
+    """Dotted names that a source imports anywhere in it; `from a import b` gives `a.b`, relative names are resolved."""
+    names = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            parents = package.split(".")
+            base = parents[: len(parents) - node.level + 1] if node.level else []
+            base += [node.module] if node.module else []
+            names |= {".".join([*base, alias.name]) for alias in node.names}
+    return names
+
+
+def plugin_violations(source: str) -> list[str]:
+    """Imports that a file of algorithms/ may not have."""
+
+    def allowed(name: str) -> bool:
+        if name.split(".")[0] in PLUGIN_MAY_USE:
+            return True
+        return ".".join(name.split(".")[:2]) in PLUGIN_MAY_IMPORT
+
+    return sorted(name for name in imported(source, "pflbench.algorithms") if not allowed(name))
+
+
+def core_violations(module: str, source: str, package: str = "pflbench") -> list[str]:
+    """Imports against the direction; `module` is its name in the table (`report` for every file of that package)."""
+    forbidden = FORBIDDEN.get(module, FORBIDDEN_TO_LEAVES)
+    parts = {name: name.split(".") for name in imported(source, package)}
+    return sorted(name for name, part in parts.items() if part[0] == "pflbench" and {*part[1:2]} & forbidden)
+
+
+def core_files() -> dict[Path, tuple[str, str]]:
+    """Every file of pflbench/ and datasets/ with its module in the table and the package that it is in."""
+    files = {}
+    for path in sorted((ROOT / "pflbench").rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        files[path] = (parts[1], ".".join(parts[:-1]))
+    for path in sorted((ROOT / "datasets").glob("*.py")):
+        files[path] = ("datasets", "pflbench.datasets")
+    return files
+
+
+def test_plugins_import_only_the_interface():
+    plugins = sorted((ROOT / "algorithms").glob("*.py"))
+    found = {path.name: bad for path in plugins if (bad := plugin_violations(path.read_text(encoding="utf-8")))}
+    assert plugins
+    assert found == {}
+
+
+def test_core_imports_point_one_way():
+    found = {}
+    for path, (module, package) in core_files().items():
+        if bad := core_violations(module, path.read_text(encoding="utf-8"), package):
+            found[str(path.relative_to(ROOT))] = bad
+    assert found == {}
+
+
+def test_the_table_names_modules_that_exist():
+    names = {module for module, _ in core_files().values()}
+    assert set(FORBIDDEN) - {"__main__"} <= names
+
+
+@pytest.mark.parametrize(
+    "line, name",
+    [
+        ("from .fedavg import FedAvg", "pflbench.algorithms.fedavg.FedAvg"),
+        ("from . import fedavg", "pflbench.algorithms.fedavg"),
+        ("from pflbench.algorithms.fedavg import FedAvg", "pflbench.algorithms.fedavg.FedAvg"),
+        ("import algorithms.fedavg", "algorithms.fedavg"),
+        ("import pflbench", "pflbench"),
+        ("from pflbench import engine", "pflbench.engine"),
+        ("from ..rng import stream", "pflbench.rng.stream"),
+        ("def f():\n    import pandas", "pandas"),
+        ("import importlib", "importlib"),
+        ("import pflbench.ops2", "pflbench.ops2"),
+    ],
+)
+def test_a_plugin_that_breaks_the_rule_is_found(line: str, name: str):
+    fine = "import math\nimport torch.nn as nn\nfrom pflbench import ops\nfrom pflbench.api import Algorithm\n"
+    assert plugin_violations(fine) == []
+    assert plugin_violations(fine + line) == [name]
+
+
+@pytest.mark.parametrize(
+    "module, package, line, bad",
+    [
+        ("engine", "pflbench", "from pflbench.cohort import Cohort", True),
+        ("engine", "pflbench", "from .cohort import Cohort", True),
+        ("cohort", "pflbench", "from pflbench.engine import Engine", False),
+        ("run", "pflbench", "def f():\n    from pflbench import sweep", True),
+        ("run", "pflbench", "import pflbench.cohort, pflbench.registry", False),
+        ("report", "pflbench.report", "from ..run import execute", True),
+        ("report", "pflbench.report", "from pflbench.errors import UserError\nfrom .tables import table", False),
+        ("api", "pflbench", "from pflbench.engine import Engine", True),
+        ("wire", "pflbench", "from pflbench.api import Message", False),
+        ("config", "pflbench", "from pflbench import cli", True),
+        ("sweep", "pflbench", "from pflbench.report import tables", True),
+        ("cli", "pflbench", "from pflbench import report, sweep, testing", False),
+    ],
+)
+def test_an_import_against_the_direction_is_found(module: str, package: str, line: str, bad: bool):
+    assert bool(core_violations(module, line, package)) is bad
+
+
+def test_the_command_line_starts_without_heavy_packages():
+    code = f"import sys, pflbench.cli; print(*[name for name in {HEAVY} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == []

@@ -1,0 +1,421 @@
+"""Partitions: hand-computed numbers, properties over random requests, and one line for every impossible request."""
+
+import time
+import warnings
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from pflbench import division, partition
+from pflbench.errors import UserError
+from pflbench.rng import numpy_stream
+
+BALANCED = np.arange(1000) % 10
+
+
+def everything(made, client):
+    return np.concatenate([made.train[client], made.test[client]])
+
+
+def sizes(made):
+    return [len(train) + len(test) for train, test in zip(made.train, made.test, strict=True)]
+
+
+def label_sets(made, y):
+    return [frozenset(y[everything(made, i)].tolist()) for i in range(len(made.train))]
+
+
+def assert_covers(made, samples):
+    """Every sample is somewhere, once, and all index arrays are sorted int64."""
+    arrays = [*made.train, *made.test]
+    assert np.array_equal(np.sort(np.concatenate(arrays)), np.arange(samples))
+    assert all(a.dtype == np.int64 and (np.diff(a) > 0).all() for a in arrays)
+
+
+labels = st.builds(
+    lambda seed, classes, n: np.concatenate(
+        [np.arange(classes), np.random.default_rng(seed).integers(0, classes, n)]
+    ).astype(np.int64),
+    st.integers(0, 10**6),
+    st.integers(1, 12),
+    st.integers(20, 400),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    y=labels,
+    spec=st.sampled_from(["dir:0.001", "dir:0.1", "dir:1", "dir:1000", "iid"]),
+    clients=st.integers(1, 20),
+    minimum=st.integers(1, 20),
+    seed=st.integers(0, 99),
+)
+def test_dirichlet_and_iid_divide_all_samples_with_the_minimum(y, spec, clients, minimum, seed):
+    assume(clients * minimum <= len(y))
+    made = partition.make(spec, y, int(y.max()) + 1, clients=clients, seed=seed, min_samples=minimum)
+    assert len(made.train) == len(made.test) == clients
+    assert_covers(made, len(y))
+    assert min(sizes(made)) >= minimum
+    for train, test in zip(made.train, made.test, strict=True):
+        assert len(train) >= 1
+        assert len(test) >= (len(train) + len(test) >= 2)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    classes=st.integers(1, 12),
+    each=st.integers(25, 60),
+    clients=st.integers(1, 25),
+    per_client=st.integers(1, 12),
+    seed=st.integers(0, 99),
+)
+def test_pathological_has_exact_class_counts_and_balanced_holders(classes, each, clients, per_client, seed):
+    assume(per_client <= classes <= clients * per_client)
+    y = np.arange(classes * each) % classes
+    made = partition.make(f"path:{per_client}", y, classes, clients=clients, seed=seed, min_samples=1)
+    assert_covers(made, len(y))
+    sets = label_sets(made, y)
+    assert {len(labels) for labels in sets} == {per_client}
+    holders = np.bincount([label for labels in sets for label in labels], minlength=classes)
+    assert holders.min() >= 1
+    assert np.ptp(holders) <= 1
+    for label in range(classes):
+        shares = [n for i in range(clients) if (n := np.sum(y[everything(made, i)] == label))]
+        assert np.ptp(shares) <= 1
+
+
+def test_pathological_label_sets_are_not_a_few_repeated_groups():
+    for seed in range(5):
+        made = partition.make("path:2", BALANCED, 10, clients=20, seed=seed)
+        assert len(set(label_sets(made, BALANCED))) >= 12
+    pairs = {
+        pair
+        for seed in range(40)
+        for pair in label_sets(partition.make("path:2", BALANCED, 10, clients=20, seed=seed), BALANCED)
+    }
+    assert len(pairs) == 45  # all pairs of 10 classes occur
+
+
+def test_pathological_extra_holders_go_to_the_largest_classes():
+    y = np.repeat([0, 1, 2], [30, 3, 3])
+    for seed in range(10):
+        made = partition.make("path:1", y, 3, clients=10, seed=seed, min_samples=1)
+        assert sorted(map(sorted, label_sets(made, y))) == [[0]] * 4 + [[1]] * 3 + [[2]] * 3
+
+
+def test_iid_sizes_and_split_by_hand():
+    made = partition.make("iid", np.zeros(43, dtype=np.int64), 1, clients=4)
+    assert sorted(sizes(made)) == [10, 11, 11, 11]
+    # round(0.25 * 10) = 2 (half to even), round(0.25 * 11) = 3
+    assert sorted(len(test) for test in made.test) == [2, 3, 3, 3]
+
+
+def test_one_and_two_samples_split():
+    one = partition.make("iid", np.zeros(1, dtype=np.int64), 1, clients=1, min_samples=1)
+    assert [one.train[0].tolist(), one.test[0].tolist()] == [[0], []]
+    for fraction in (0.01, 0.99):
+        two = partition.make("iid", np.zeros(2, dtype=np.int64), 1, clients=1, min_samples=1, test_fraction=fraction)
+        assert len(two.train[0]) == len(two.test[0]) == 1
+
+
+class FixedShares:
+    """A generator whose Dirichlet draws are given and whose permutations do not permute."""
+
+    def __init__(self, *draws):
+        self.draws = list(draws)
+
+    def dirichlet(self, alpha):
+        return np.array(self.draws.pop(0))
+
+    def permutation(self, n):
+        return np.arange(n)
+
+
+def test_dirichlet_by_hand():
+    # 3 clients, 2 classes of 6: client 0 has 4 = 12 / 3 after class 0 and gets none of class 1
+    rng = FixedShares([4 / 6, 1 / 6, 1 / 6], [0.8, 0.05, 0.15])
+    counts = division.dirichlet("1", np.array([6, 6]), 3, rng)
+    assert counts.tolist() == [[4, 0], [1, 2], [1, 4]]  # 0.05 : 0.15 of 6 is 1.5 : 4.5, cut at rint(1.5) = 2
+
+
+def test_dirichlet_that_underflows_goes_evenly_to_clients_that_are_not_full():
+    rng = FixedShares([1.0, 0.0, 0.0], [1.0, 0.0, 0.0])
+    counts = division.dirichlet("1e-9", np.array([6, 6]), 3, rng)
+    assert counts.tolist() == [[6, 0], [0, 3], [0, 3]]
+
+
+def test_dirichlet_limits():
+    y = np.arange(10_000) % 10
+    even = partition.make("dir:1e6", y, 10, clients=5)
+    table = [np.bincount(y[everything(even, i)], minlength=10) for i in range(5)]
+    assert np.ptp(table) <= 20
+    skewed = partition.make("dir:0.001", y, 10, clients=10)
+    top = [np.bincount(y[everything(skewed, i)]).max() / n for i, n in enumerate(sizes(skewed))]
+    assert np.mean(top) > 0.9
+    for beta in ("1e-300", "1.7e308"):
+        assert_covers(partition.make(f"dir:{beta}", y, 10, clients=5), len(y))
+
+
+def test_repair_takes_from_the_largest_client():
+    counts = np.array([[20, 4], [3, 5], [0, 1]])
+    division.repair(counts, 3, fixed=False)
+    assert counts.tolist() == [[18, 4], [3, 5], [2, 1]]
+
+
+def test_repair_of_pathological_moves_held_classes_only():
+    # client 2 holds class 2 only; the largest client 0 does not hold it, client 1 does
+    counts = np.array([[40, 40, 0], [0, 5, 9], [0, 0, 2]])
+    division.repair(counts, 6, fixed=True)
+    assert counts.tolist() == [[40, 40, 0], [0, 5, 5], [0, 0, 6]]
+    lone = np.array([[40, 0], [0, 2]])
+    with pytest.raises(UserError, match="client 1 has 2 samples of its classes 1, below min_samples = 6"):
+        division.repair(lone, 6, fixed=True)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10**6), clients=st.integers(2, 15), minimum=st.integers(1, 12))
+def test_pathological_repair_keeps_label_sets_on_unbalanced_classes(seed, clients, minimum):
+    rng = np.random.default_rng(seed)
+    y = np.repeat(np.arange(6), rng.integers(15, 200, 6))
+    assume(clients * 3 >= 6)
+    try:
+        made = partition.make("path:3", y, 6, clients=clients, seed=seed, min_samples=minimum)
+    except UserError as error:
+        assert "no other holder can spare one" in str(error)  # noqa: PT017
+        return
+    assert min(sizes(made)) >= minimum
+    assert {len(labels) for labels in label_sets(made, y)} == {3}
+    assert_covers(made, len(y))
+
+
+@pytest.mark.parametrize("spec", ["dir:0.1", "path:2", "iid"])
+def test_deterministic_and_seeded(spec):
+    made = partition.make(spec, BALANCED, 10, seed=3)
+    again = partition.make(spec, BALANCED, 10, seed=3)
+    assert made.digest == again.digest
+    assert all(np.array_equal(a, b) for a, b in zip(made.train, again.train, strict=True))
+    assert len({partition.make(spec, BALANCED, 10, seed=seed).digest for seed in range(5)}) == 5
+
+
+def test_stored_digest():
+    """The partition of a seed must not change between versions: results refer to it."""
+    assert partition.make("dir:0.1", BALANCED, 10).digest == "1a86ee7b3a9fd255"
+    assert partition.make("path:2", BALANCED, 10, keep=0.5).digest == "3f0b7cf960453fbe"
+
+
+def test_digest_sees_the_boundaries():
+    def digest(*parts):
+        train, test = zip(*[(np.array(a, dtype=np.int64), np.array(b, dtype=np.int64)) for a, b in parts], strict=True)
+        return partition.Partition(train, test).digest
+
+    whole = digest(([0, 1], [2]), ([3], [4]))
+    assert len(whole) == 16
+    assert whole != digest(([0], [1, 2]), ([3], [4]))
+    assert whole != digest(([0, 1], [2, 3]), ([4], []))
+    assert whole == digest(([0, 1], [2]), ([3], [4]))
+
+
+def test_keep_by_hand():
+    y = np.repeat([0, 1, 2], [50, 30, 20])
+    train = np.arange(100)
+    for keep, counts in {0.1: [5, 3, 2], 0.5: [25, 15, 10], 0.2: [10, 6, 4]}.items():
+        kept = partition._kept(train, y, keep, numpy_stream("test"))
+        assert np.bincount(y[kept]).tolist() == counts
+    assert len(partition._kept(train, y, 0.001, numpy_stream("test"))) == 1
+
+
+def test_quota_has_no_alabama_paradox():
+    # 14 : 14 : 2 of 10 by the largest remainder is 4.67, 4.67, 0.67 -> 5, 5, 0 or with a seat for the third;
+    # the classical example 6 : 6 : 2 gives 4, 4, 2 of 10 and 5, 5, 1 of 11 by the largest remainder
+    have = np.array([6, 6, 2])
+    assert partition._largest_remainder(have, 10).tolist() == [4, 4, 2]
+    assert partition._largest_remainder(have, 11).tolist() == [5, 5, 1]
+    totals = [partition._quota(have, total) for total in range(15)]
+    assert all((b >= a).all() and b.sum() == a.sum() + 1 for a, b in pairwise(totals))
+    assert totals[14].tolist() == [6, 6, 2]
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    y=labels,
+    spec=st.sampled_from(["dir:0.5", "iid"]),
+    fractions=st.tuples(st.floats(0.001, 1.0), st.floats(0.001, 1.0)),
+    seed=st.integers(0, 99),
+)
+def test_keep_is_nested_proportional_and_leaves_the_test_part(y, spec, fractions, seed):
+    low, high = sorted(fractions)
+    options = {"clients": 2, "seed": seed, "min_samples": 5}
+    classes = int(y.max()) + 1
+    whole = partition.make(spec, y, classes, **options)
+    small = partition.make(spec, y, classes, keep=low, **options)
+    large = partition.make(spec, y, classes, keep=high, **options)
+    for i in range(2):
+        assert set(small.train[i]) <= set(large.train[i]) <= set(whole.train[i])
+        assert np.array_equal(small.test[i], whole.test[i])
+        n = len(whole.train[i])
+        total = max(1, round(low * n))
+        assert len(small.train[i]) == total
+        exact = np.bincount(y[whole.train[i]], minlength=classes) * total / n
+        assert (np.abs(np.bincount(y[small.train[i]], minlength=classes) - exact) < 1).all()
+
+
+def test_keep_last_changes_the_last_clients_only():
+    whole = partition.make("iid", BALANCED, 10, clients=5)
+    made = partition.make("iid", BALANCED, 10, clients=5, keep=0.1, keep_last=2)
+    everyone = partition.make("iid", BALANCED, 10, clients=5, keep=0.1)
+    assert [len(train) for train in whole.train] == [150] * 5
+    assert [len(train) for train in made.train] == [150, 150, 150, 15, 15]
+    assert [len(train) for train in everyone.train] == [15] * 5
+    assert all(np.array_equal(a, b) for a, b in zip(made.train[:3], whole.train[:3], strict=True))
+    assert all(np.array_equal(a, b) for a, b in zip(made.train[3:], everyone.train[3:], strict=True))
+
+
+def test_samples_per_client_shrinks_in_proportion():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made = partition.make("path:2", BALANCED, 10, clients=10, samples_per_client=(20, 40))
+    whole = partition.make("path:2", BALANCED, 10, clients=10)
+    assert len(set(sizes(made))) > 1
+    for i, size in enumerate(sizes(made)):
+        assert 20 <= size <= 40
+        assert set(everything(made, i)) <= set(everything(whole, i))
+        counts = np.bincount(BALANCED[everything(made, i)])
+        assert np.ptp(counts[counts > 0]) <= 1
+    joined = np.concatenate([*made.train, *made.test])
+    assert len(joined) == len(set(joined.tolist()))
+
+
+def test_samples_per_client_with_overlap():
+    with pytest.warns(UserWarning, match="training and test samples of different clients overlap"):
+        made = partition.make("path:2", BALANCED, 10, clients=20, samples_per_client=(150, 160), overlap=True)
+    assert all(150 <= size <= 160 for size in sizes(made))
+    for i in range(20):
+        own = everything(made, i)
+        assert len(own) == len(set(own.tolist()))
+    assert {len(labels) for labels in label_sets(made, BALANCED)} == {2}
+    assert sum(sizes(made)) > len(BALANCED)
+
+
+def test_ten_thousand_clients_are_quick():
+    y = np.random.default_rng(0).integers(0, 10, 60_000)
+    start = time.perf_counter()
+    for spec in ("dir:0.1", "path:2"):
+        made = partition.make(spec, y, 10, clients=10_000, min_samples=3)
+        assert min(sizes(made)) >= 3
+    assert time.perf_counter() - start < 15
+
+
+def test_file_round_trip(tmp_path):
+    made = partition.make("dir:0.1", BALANCED, 10, clients=7, min_samples=2)
+    path = tmp_path / "partition.bin"
+    made.save(path)
+    assert [p.name for p in tmp_path.iterdir()] == ["partition.bin"]
+    for clients in (7, None):
+        back = partition.make(f"file:{path}", BALANCED, 10, clients=clients, seed=99)
+        assert back.digest == made.digest
+        assert back.train[0].dtype == np.int64
+    scarce = partition.make(f"file:{path}", BALANCED, 10, clients=None, keep=0.5)
+    direct = partition.make("dir:0.1", BALANCED, 10, clients=7, min_samples=2, keep=0.5)
+    assert scarce.digest == direct.digest
+
+
+def test_save_says_where_it_cannot_write(tmp_path):
+    (tmp_path / "file").write_text("")
+    made = partition.make("iid", BALANCED, 10)
+    with pytest.raises(UserError, match="cannot write the partition to"):
+        made.save(tmp_path / "file" / "p.npz")
+
+
+BAD_FILES = {
+    "gap": ({"train_0": [0], "test_0": [1], "train_2": [2], "test_2": [3]}, "without a gap"),
+    "odd": ({"train_0": [0], "test_0": [1], "train_1": [2]}, "two for each client"),
+    "empty": ({}, "train_0, test_0"),
+    "range": ({"train_0": [0], "test_0": [1000]}, "outside 0..999"),
+    "negative": ({"train_0": [-1], "test_0": [3]}, "outside 0..999"),
+    "float": ({"train_0": [0.5], "test_0": [1]}, "must be integers"),
+    "matrix": ({"train_0": [[0, 1]], "test_0": [3]}, "one axis"),
+    "repeated": ({"train_0": [5, 5], "test_0": [1]}, "sample twice"),
+    "leak": ({"train_0": [5, 6], "test_0": [6]}, "sample twice"),
+    "no train": ({"train_0": np.zeros(0, dtype=int), "test_0": [6]}, "no training sample"),
+    "objects": ({"train_0": np.array([{}], dtype=object), "test_0": [6]}, "plain arrays"),
+}
+
+
+@pytest.mark.parametrize("arrays, words", BAD_FILES.values(), ids=BAD_FILES)
+def test_bad_files(tmp_path, arrays, words):
+    path = tmp_path / "bad.npz"
+    np.savez(path, **{name: np.asarray(value) for name, value in arrays.items()})
+    with pytest.raises(UserError, match=words) as caught:
+        partition.make(f"file:{path}", BALANCED, 10, clients=None)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"text\nmore text", b"PK\x03\x04 cut"])
+def test_files_that_are_no_archives(tmp_path, content):
+    path = tmp_path / "bad.npz"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"bad\.npz") as caught:
+        partition.make(f"file:{path}", BALANCED, 10, clients=None)
+    assert "\n" not in str(caught.value)
+
+
+def test_file_with_another_number_of_clients(tmp_path):
+    partition.make("iid", BALANCED, 10, clients=4).save(tmp_path / "p.npz")
+    with pytest.raises(UserError, match="has 4 clients, and 20 are asked for"):
+        partition.make(f"file:{tmp_path / 'p.npz'}", BALANCED, 10)
+
+
+BAD_REQUESTS = [
+    ("dir:0", {}, "dir:BETA"),
+    ("dir:-1", {}, "above 0"),
+    ("dir:nan", {}, "above 0"),
+    ("dir:inf", {}, "finite"),
+    ("dir:a", {}, "given: 'a'"),
+    ("dir", {}, "dir:BETA"),
+    ("path:0", {}, "1..10"),
+    ("path:-2", {}, "1..10"),
+    ("path:11", {}, "1..10"),
+    ("path:2.5", {}, "whole number"),
+    ("path", {}, "path:CLASSES"),
+    ("path:1", {"clients": 9}, "room for 9 of the 10 classes"),
+    ("path:10", {"clients": 200, "min_samples": 1}, "class 0 has 100 samples for the 200 clients"),
+    ("iid:3", {}, "takes no argument"),
+    ("idd", {}, "did you mean 'iid'"),
+    ("zipf:2", {}, "known: dir:BETA, file:PATH, iid, path:CLASSES"),
+    ("file:", {}, "file:PATH"),
+    ("file:/no/such.npz", {}, "cannot read /no/such.npz"),
+    ("iid", {"clients": 0}, "at least 1, not 0"),
+    ("iid", {"clients": None}, "at least 1, not None"),
+    ("iid", {"clients": 1001}, "1001 clients are more than the 1000 samples"),
+    ("iid", {"clients": 101}, "101 clients with min_samples = 10 need 1010 samples, but there are 1000"),
+    ("iid", {"min_samples": 0}, "min_samples must be at least 1"),
+    ("iid", {"test_fraction": 0.0}, "test_fraction"),
+    ("iid", {"test_fraction": 1.0}, "test_fraction"),
+    ("iid", {"test_fraction": float("nan")}, "test_fraction"),
+    ("iid", {"keep": 0.0}, "keep must be above 0"),
+    ("iid", {"keep": 1.1}, "keep must be above 0"),
+    ("iid", {"keep_last": 0}, "keep_last must be 1..20"),
+    ("iid", {"keep_last": 21, "keep": 0.5}, "keep_last must be 1..20"),
+    ("iid", {"overlap": True}, "samples_per_client"),
+    ("iid", {"samples_per_client": (30, 20)}, "LO <= HI"),
+    ("iid", {"samples_per_client": (5, 20)}, "below min_samples = 10"),
+    ("iid", {"samples_per_client": (51, 60)}, "has 50 samples, fewer than the .* set overlap"),
+    ("file:x", {"samples_per_client": (20, 30)}, "cannot be used with file:PATH"),
+]
+
+
+@pytest.mark.parametrize("spec, options, words", BAD_REQUESTS)
+def test_impossible_requests_say_why_in_one_line(spec, options, words):
+    with pytest.raises(UserError, match=words) as caught:
+        partition.make(spec, BALANCED, 10, **options)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore:overlap")
+def test_overlap_cannot_exceed_a_class():
+    with pytest.raises(UserError, match=r"needs 101 samples of class \d to have 202 samples .* the class has 100"):
+        partition.make("path:2", BALANCED, 10, samples_per_client=(202, 202), overlap=True)
