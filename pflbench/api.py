@@ -233,8 +233,16 @@ class Algorithm:
         """One round. Override it where a round has several exchanges."""
         return self.aggregate(server, cohort.call(self.local, self.download(server, cohort.ids)))
 
+    def evaluation(self, server: State, cohort: Cohort) -> dict[int, Message]:
+        """What `personal` gets for each of these clients, any client among them: the newest download.
+
+        Override it where the server must ask the clients first. `cohort.call` works as in a round, except that no
+        traffic is counted and new private states are dropped.
+        """
+        return self.download(server, cohort.ids)
+
     def personal(self, client: Client, message: Message) -> Model:
-        """What is scored at `pre`: from private state and the newest download, before training."""
+        """What is scored at `pre`: from private state and the message of `evaluation`, before training."""
         raise TypeError(f"{type(self).__name__} does not define personal(client, message)")
 
     def trained(self, client: Client, message: Message, reply: Message) -> Model | None:

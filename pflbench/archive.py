@@ -13,10 +13,10 @@ from pflbench.errors import UserError
 def plain_arrays(path: str) -> dict[str, npt.NDArray[np.generic]]:
     """All arrays of the archive by name."""
     try:
-        archive = np.load(Path(path).expanduser(), allow_pickle=False)
-        if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise UserError(f"{path} is not an .npz archive but a single array; write it with numpy.savez")
-        with archive:
+        with Path(path).expanduser().open("rb") as file:
+            archive = np.load(file, allow_pickle=False)
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise UserError(f"{path} is not an .npz archive but a single array; write it with numpy.savez")
             return dict(archive)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error

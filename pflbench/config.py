@@ -14,6 +14,7 @@ from typing import Any
 
 from pflbench import registry
 from pflbench.api import Hparams
+from pflbench.archive import plain_arrays
 from pflbench.errors import UserError, unknown
 
 
@@ -66,14 +67,22 @@ class Run:
 def make(algorithm: str, settings: Mapping[str, Any], hparams: Mapping[str, Any]) -> Run:
     """A run of an algorithm (name or plugin path), with hyperparameters checked and completed by the defaults."""
     cls = registry.load(algorithm)
+    run = Run(registry.name_of(cls), **checked(settings))
+    hp = complete(registry.hparams_type(cls), hparams, run.dataset, cls.title)
+    return dataclasses.replace(run, hparams=dataclasses.asdict(hp))
+
+
+def checked(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of a run, their names and types checked; a partition from a file says how many clients there are."""
     known = {f.name for f in dataclasses.fields(Run)} - {"algorithm", "hparams"}
     for name in settings:
         if name not in known:
             raise unknown("setting", name, known)
     given = {name: _typed("setting", name, Run, value) for name, value in settings.items()}
-    run = Run(registry.name_of(cls), **given)
-    hp = complete(registry.hparams_type(cls), hparams, run.dataset, cls.title)
-    return dataclasses.replace(run, hparams=dataclasses.asdict(hp))
+    kind, _, path = given.get("partition", "").partition(":")
+    if kind == "file" and path and given.get("clients") is None:
+        given["clients"] = max(1, len(plain_arrays(path)) // 2)  # the partition checks the names
+    return given
 
 
 def complete(hparams: type[Hparams], given: Mapping[str, Any], dataset: str, title: str) -> Hparams:
@@ -101,13 +110,14 @@ def default_for(f: "dataclasses.Field[Any]", dataset: str) -> Any:
 def from_toml(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """The settings (with `algorithm`, if it is there) and the hyperparameters (`[hparams]`) of a TOML file."""
     try:
-        table = tomllib.loads(path.read_text())
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # also of text that is not UTF-8
         raise UserError(f"{path} is not TOML: {error}") from error
-    hparams = table.pop("hparams", {})
-    scarce = table.pop("scarce", {})
+    hparams, scarce = (table.pop(name, {}) for name in ("hparams", "scarce"))
+    if not isinstance(hparams, dict) or not isinstance(scarce, dict):
+        raise UserError(f"{path}: hparams and scarce must be tables, as in: scarce = {{last = 5, keep = 0.1}}")
     for name in scarce:
         if name not in ("last", "keep"):
             raise unknown("key of scarce", name, ["last", "keep"])
@@ -142,7 +152,7 @@ def _typed(kind: str, name: str, owner: type, value: Any) -> Any:
         if target is int and (isinstance(value, bool) or float(value) != int(float(value))):
             raise ValueError
         return target(float(value)) if target is int else target(value)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError):
         what = {bool: "true or false", int: "a whole number", float: "a number"}.get(target, "two numbers, as 80-100")
         raise UserError(f"{kind} {name} = {value!r}: must be {what}") from None
 
@@ -157,7 +167,7 @@ def _digest(spec: str) -> str | None:
     kind, _, argument = spec.partition(":")
     if kind not in ("npz", "file"):
         return None
-    path = Path(argument)
+    path = Path(argument).expanduser()
     try:
         return f"{kind}:{_file_digest(path, path.stat().st_mtime_ns)}"
     except OSError as error:

@@ -41,7 +41,7 @@ class Federation:
 
     def snapshot(self) -> dict[str, Any]:
         """Everything that changes, to go on from later."""
-        kept = {"clients": self.states, "untrained": self.untrained, "post": self.post}
+        kept = {"clients": dict(self.states), "untrained": dict(self.untrained), "post": dict(self.post)}
         return {"round": self.round, "server": wire.sent(self.server), **kept}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
@@ -104,7 +104,8 @@ class Federation:
         """
         outcomes = {}
         for ids in _chunks(range(self.run.clients), 256):
-            messages = self.algorithm.download(self.server, ids)
+            cohort = Cohort(self.algorithm, self.engine, self.states, ids, self.round)  # what it keeps is dropped
+            messages = self.algorithm.evaluation(self.server, cohort)
             jobs = [Job("personal", id, self.round, messages[id], self.state(id)) for id in ids]
             outcomes.update({outcome.client: outcome for outcome in self.engine.run(jobs)})
         scores: dict[str, dict[int, int]] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -97,38 +98,50 @@ def mean_of(trees: list[Any], weights: list[Tensor]) -> Any:
 
 
 @torch.no_grad()
-def class_means(net: Net, client: Client) -> tuple[Tensor, Tensor]:
+def class_means(net: Net, client: Client, clip: float | None = None) -> tuple[Tensor, Tensor]:
     """m_ic = (1/n_ic) sum of z = body(x) over the client's samples of class c; and n_ic.
 
-    Over all training data, in evaluation mode. Returns means (C, k), zero where n_ic = 0, and counts (C,) int32.
+    Over all training data, in evaluation mode; `clip` bounds the norm of each z. Returns means (C, k), zero where
+    n_ic = 0, and counts (C,) int32.
     """
     net.eval()
     total = torch.zeros(client.task.classes, client.task.width, dtype=torch.float64, device=client.y.device)
     for x, y in client.samples():
         onehot = torch.nn.functional.one_hot(y, client.task.classes).double()  # (B, C)
-        total += onehot.T @ net.body(x).double()
+        z = net.body(x).double()  # (B, k)
+        if clip is not None:
+            z = z * (clip / z.norm(dim=1, keepdim=True).clamp(min=1e-12)).clamp(max=1.0)
+        total += onehot.T @ z
     return (total / client.counts.clamp(min=1)[:, None]).float(), client.counts
 
 
-def centroids(net: Net, client: Client, least: int = 1) -> dict[str, Tensor]:
+def centroids(net: Net, client: Client, least: int = 1, clip: float | None = None) -> dict[str, Tensor]:
     """Omega_i: the class means of the classes that the client holds (at least `least` samples of), ready to be sent.
 
     `means` (m, k), `labels` (m,) int32 and `counts` (m,) int32, for the m classes held: an absent class has no row.
     """
-    means, counts = class_means(net, client)
+    means, counts = class_means(net, client, clip)
     held = (counts >= max(least, 1)).nonzero().flatten()
     return {"means": means[held], "labels": held.to(torch.int32), "counts": counts[held]}
 
 
-def pooled_centroids(replies: Replies, part: str, classes: int, by_count: bool = True) -> dict[str, Tensor]:
+def pooled_centroids(
+    replies: Replies,
+    part: str,
+    classes: int,
+    previous: Mapping[str, Tensor] | None = None,
+    least_clients: int = 1,
+    by_count: bool = True,
+) -> dict[str, Tensor]:
     """Omega[c] = sum_i n_ic m_ic / sum_i n_ic over the clients that sent class c (or their plain mean).
 
-    Returns `means`, `labels` and `counts` (of samples) of the classes that anyone sent. Float64, ascending ids.
+    Returns `means`, `labels` and `counts` (of samples), in ascending order of label, of the classes that at least
+    `least_clients` sent, and of those that nobody sent but `previous` has. Float64, ascending ids.
     """
     width = next(iter(replies.values()))[part]["means"].shape[1]
     total = torch.zeros(classes, width, dtype=torch.float64)
     weight = torch.zeros(classes, dtype=torch.float64)
-    samples = torch.zeros(classes, dtype=torch.int32)
+    samples, clients = torch.zeros(classes, dtype=torch.int32), torch.zeros(classes, dtype=torch.int32)
     for id in sorted(replies):
         omega = replies[id][part]
         rows = omega["labels"].long()
@@ -136,9 +149,15 @@ def pooled_centroids(replies: Replies, part: str, classes: int, by_count: bool =
         total[rows] += share[:, None] * omega["means"].double()
         weight[rows] += share
         samples[rows] += omega["counts"]
-    sent = weight.nonzero().flatten()
-    means = (total[sent] / weight[sent, None]).float()
-    return {"means": means, "labels": sent.to(torch.int32), "counts": samples[sent]}
+        clients[rows] += 1
+    means = (total / weight.clamp(min=1e-300)[:, None]).float()
+    known = (clients >= least_clients) & (clients > 0)
+    if previous is not None:
+        old = previous["labels"].long()
+        old, place = old[clients[old] == 0], (clients[old] == 0).nonzero().flatten()
+        means[old], samples[old], known[old] = previous["means"][place], previous["counts"][place], True
+    labels = known.nonzero().flatten()
+    return {"means": means[labels], "labels": labels.to(torch.int32), "counts": samples[labels]}
 
 
 def targets(omega: Mapping[str, Tensor], y: Tensor, classes: int) -> tuple[Tensor, Tensor]:
@@ -147,3 +166,21 @@ def targets(omega: Mapping[str, Tensor], y: Tensor, classes: int) -> tuple[Tenso
     place[omega["labels"].long()] = torch.arange(len(omega["labels"]), device=y.device)
     rows = place[y]
     return rows.clamp(min=0), rows >= 0
+
+
+def noised_update(new: Params, old: Params, bound: float, sigma: float, client: Client) -> Params:
+    """old + clip(new - old, S) + N(0, (sigma 2 S)^2): the Gaussian mechanism for one client's parameters."""
+    change = {name: new[name] - old[name] for name in new}
+    norm = torch.stack([d.square().sum() for d in change.values()]).sum().sqrt()
+    scale = (bound / norm.clamp(min=1e-12)).clamp(max=1.0)
+    draws = client.generator("noise of the parameters")
+    noise = {name: torch.randn(d.shape, generator=draws).to(d.device) for name, d in change.items()}
+    return {name: old[name] + scale * change[name] + 2 * sigma * bound * noise[name] for name in new}
+
+
+def gaussian_epsilon(sigma: float, releases: int, delta: float) -> float:
+    """epsilon of R releases with noise multiplier sigma, by Renyi accounting.
+
+    min over a > 1 of R a / (2 sigma^2) + log(1/delta) / (a - 1) = R / (2 sigma^2) + sqrt(2 R log(1/delta)) / sigma.
+    """
+    return releases / (2 * sigma**2) + math.sqrt(2 * releases * math.log(1 / delta)) / sigma

@@ -4,6 +4,7 @@ A partition depends on its spec, its own seed and the labels only. Every client'
 a test part at random, without stratification, the test part's size being `test_fraction` of them, rounded.
 """
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -12,6 +13,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -44,15 +46,16 @@ class Partition:
         path = Path(path)
         part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         parts = (("train", self.train), ("test", self.test))
-        arrays = {f"{name}_{i}": indices for name, clients in parts for i, indices in enumerate(clients)}
+        arrays: Any = {f"{name}_{i}": indices for name, clients in parts for i, indices in enumerate(clients)}
         try:
             with part.open("wb") as file:
-                np.savez(file, allow_pickle=False, **arrays)
+                np.savez(file, **arrays)
             os.replace(part, path)
         except OSError as error:
             raise UserError(f"cannot write the partition to {path}: {error.strerror or error}") from error
         finally:
-            part.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                part.unlink()
 
 
 def make(

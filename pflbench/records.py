@@ -38,6 +38,11 @@ class Records:
         there = read_json(self.folder / "run.json")
         if there and there.get("id") != self.run_id:
             raise UserError(f"{self.folder} holds another run, {there.get('id')}; choose another --out or use --fresh")
+        if not there and (strays := self._checkpoints()):
+            raise UserError(f"checkpoint {strays[-1]} is of an unknown run (no run.json); remove it or use --fresh")
+        then, now = (values.get("code", {}).get("plugin") for values in (there, about))
+        if there and then != now:
+            warnings.warn(f"the plugin has changed since {self.folder} was begun; --fresh starts anew", stacklevel=3)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             if not there:
@@ -106,7 +111,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """The content of a JSON file; empty if there is none."""
     try:
         content: dict[str, Any] = json.loads(path.read_text())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, ValueError) as error:
         raise UserError(f"cannot read {path}: {error}") from error

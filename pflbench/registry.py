@@ -1,5 +1,6 @@
 """Names to plugins: files of `algorithms/`, then entry points of installed packages, then a path to a file."""
 
+import dataclasses
 import importlib
 import importlib.util
 import pkgutil
@@ -28,14 +29,23 @@ def load(plugin: str) -> type[Algorithm]:
     """The class of a method, by its name (case and hyphens do not matter) or by the path of its file."""
     if plugin.endswith(".py"):
         return _only_algorithm(_from_path(Path(plugin)), plugin)
-    name = plugin.lower().replace("-", "").replace("_", "")
-    if name not in names():
+    known = {plain(name): name for name in names()}
+    if plain(plugin) not in known:
         raise unknown("algorithm", plugin, names())
+    name = known[plain(plugin)]
     for point in entry_points(group=GROUP):
         if point.name == name:
-            loaded: type[Algorithm] = point.load()
+            try:
+                loaded: type[Algorithm] = point.load()
+            except Exception as error:
+                raise _broken(point.value, error) from error
             return loaded
     return _only_algorithm(_imported(name), f"algorithms/{name}.py")
+
+
+def plain(name: str) -> str:
+    """A name without what does not matter in it: case, hyphens and underscores."""
+    return name.lower().replace("-", "").replace("_", "")
 
 
 def name_of(cls: type[Algorithm]) -> str:
@@ -46,6 +56,10 @@ def name_of(cls: type[Algorithm]) -> str:
 def hparams_type(cls: type[Algorithm]) -> type[Hparams]:
     """The dataclass that a method's `hp:` annotation names."""
     found: type[Hparams] = typing.get_type_hints(cls)["hp"]
+    for f in dataclasses.fields(found):
+        if "allowed" not in f.metadata:
+            where = f"plugin {name_of(cls)}: hyperparameter {f.name}"
+            raise UserError(f"{where} must be declared as setting(default, range, meaning)")
     return found
 
 
@@ -89,4 +103,7 @@ def _only_algorithm(module: ModuleType, path: str) -> type[Algorithm]:
     ]
     if len(own) != 1:
         raise UserError(f"plugin {path} must define one subclass of pflbench.api.Algorithm; it defines {len(own)}")
+    for name in ("title", "taxonomy"):
+        if not hasattr(own[0], name):
+            raise UserError(f"plugin {path}: class {own[0].__name__} has no {name}")
     return own[0]

@@ -35,9 +35,13 @@ def execute(
     workers: int = 1,
     checkpoint_every: int = 10,
     fresh: bool = False,
+    started: Callable[[int], None] = lambda done: None,
     watch: Watcher = lambda record, timing: None,
 ) -> Records:
-    """Do a run, or the rest of it, and leave its records in `out/<run id>/`; a finished run is left as it is."""
+    """Do a run, or the rest of it, and leave its records in `out/<run id>/`; a finished run is left as it is.
+
+    `started` is called with the number of rounds that are there already, unless all are.
+    """
     records = Records(out / setup.run.id, setup.run.id)
     if fresh:
         records.clear()
@@ -52,6 +56,7 @@ def execute(
         federation = Federation(setup, machinery)
         if snapshot:
             federation.restore(snapshot)
+        started(federation.round)
         _play(federation, records, checkpoint_every, watch)
     finally:
         machinery.close()
@@ -63,17 +68,20 @@ def _play(federation: Federation, records: Records, checkpoint_every: int, watch
     """All rounds that are left."""
     last = federation.run.rounds
     saved = federation.round
+    whole = federation.snapshot()  # after the last round whose record is written: a step may be broken off anywhere
 
     def note(record: Record, timing: Record) -> None:
+        nonlocal whole
         records.append("timing.jsonl", timing)
         records.append("rounds.jsonl", record)
+        whole = federation.snapshot()
         watch(record, timing)
 
     def save() -> None:
         nonlocal saved
-        if saved < federation.round:
-            records.save(federation.snapshot())
-            saved = federation.round
+        if saved < whole["round"]:
+            records.save(whole)
+            saved = whole["round"]
 
     try:
         if federation.round == 0:
@@ -87,9 +95,9 @@ def _play(federation: Federation, records: Records, checkpoint_every: int, watch
         records.finish("diverged", federation.round, str(divergence))
     except RunFailed as failure:
         save()
-        records.finish("failed", federation.round, str(failure), failure.details)
+        records.finish("failed", saved, str(failure), failure.details)
         raise
     except KeyboardInterrupt:
         save()
-        records.finish("stopped", federation.round, "interrupted; the same command resumes")
+        records.finish("stopped", saved, "interrupted; the same command resumes")
         raise

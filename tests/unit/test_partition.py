@@ -3,6 +3,7 @@
 import time
 import warnings
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -121,17 +122,18 @@ def test_one_and_two_samples_split():
         assert len(two.train[0]) == len(two.test[0]) == 1
 
 
-class FixedShares:
+class FixedShares(np.random.Generator):
     """A generator whose Dirichlet draws are given and whose permutations do not permute."""
 
     def __init__(self, *draws):
+        super().__init__(np.random.PCG64(0))
         self.draws = list(draws)
 
-    def dirichlet(self, alpha):
+    def dirichlet(self, alpha, size=None):
         return np.array(self.draws.pop(0))
 
-    def permutation(self, n):
-        return np.arange(n)
+    def permutation(self, x, axis=0):
+        return np.arange(x)
 
 
 def test_dirichlet_by_hand():
@@ -152,11 +154,14 @@ def test_dirichlet_limits():
     even = partition.make("dir:1e6", y, 10, clients=5)
     table = [np.bincount(y[everything(even, i)], minlength=10) for i in range(5)]
     assert np.ptp(table) <= 20
-    skewed = partition.make("dir:0.001", y, 10, clients=10)
-    top = [np.bincount(y[everything(skewed, i)]).max() / n for i, n in enumerate(sizes(skewed))]
-    assert np.mean(top) > 0.9
-    for beta in ("1e-300", "1.7e308"):
-        assert_covers(partition.make(f"dir:{beta}", y, 10, clients=5), len(y))
+    largest = []  # mean share of a client's largest class: 1 / 10 when even, 1 when a client has one class
+    for beta in (0.01, 0.3, 10):
+        made = partition.make(f"dir:{beta}", y, 10, clients=20)
+        tables = [np.bincount(y[everything(made, i)]) for i in range(20)]
+        largest.append(np.mean([table.max() / table.sum() for table in tables]))
+    assert largest[0] > largest[1] + 0.1 > largest[2] + 0.2
+    for extreme in ("1e-300", "1.7e308"):
+        assert_covers(partition.make(f"dir:{extreme}", y, 10, clients=5), len(y))
 
 
 def test_repair_takes_from_the_largest_client():
@@ -170,6 +175,10 @@ def test_repair_of_pathological_moves_held_classes_only():
     counts = np.array([[40, 40, 0], [0, 5, 9], [0, 0, 2]])
     division.repair(counts, 6, fixed=True)
     assert counts.tolist() == [[40, 40, 0], [0, 5, 5], [0, 0, 6]]
+    # the largest client keeps its last sample of class 1, so the next one gives too
+    counts = np.array([[50, 2], [5, 4], [0, 1]])
+    division.repair(counts, 3, fixed=True)
+    assert counts.tolist() == [[50, 1], [5, 3], [0, 3]]
     lone = np.array([[40, 0], [0, 2]])
     with pytest.raises(UserError, match="client 1 has 2 samples of its classes 1, below min_samples = 6"):
         division.repair(lone, 6, fixed=True)
@@ -228,14 +237,17 @@ def test_keep_by_hand():
 
 
 def test_quota_has_no_alabama_paradox():
-    # 14 : 14 : 2 of 10 by the largest remainder is 4.67, 4.67, 0.67 -> 5, 5, 0 or with a seat for the third;
-    # the classical example 6 : 6 : 2 gives 4, 4, 2 of 10 and 5, 5, 1 of 11 by the largest remainder
+    # 6 : 6 : 2 of 10 is 4.29, 4.29, 1.43, so the third gets the rest; of 11 it is 4.71, 4.71, 1.57, and it loses it
     have = np.array([6, 6, 2])
     assert partition._largest_remainder(have, 10).tolist() == [4, 4, 2]
     assert partition._largest_remainder(have, 11).tolist() == [5, 5, 1]
     totals = [partition._quota(have, total) for total in range(15)]
     assert all((b >= a).all() and b.sum() == a.sum() + 1 for a, b in pairwise(totals))
     assert totals[14].tolist() == [6, 6, 2]
+    y = np.repeat([0, 1, 2], have)
+    ten, eleven = (partition._kept(np.arange(14), y, total / 14, numpy_stream("test")) for total in (10, 11))
+    assert (len(ten), len(eleven)) == (10, 11)
+    assert set(ten) < set(eleven)
 
 
 @settings(max_examples=50, deadline=None)
@@ -347,7 +359,8 @@ BAD_FILES = {
 @pytest.mark.parametrize("arrays, words", BAD_FILES.values(), ids=BAD_FILES)
 def test_bad_files(tmp_path, arrays, words):
     path = tmp_path / "bad.npz"
-    np.savez(path, **{name: np.asarray(value) for name, value in arrays.items()})
+    plain: Any = {name: np.asarray(value) for name, value in arrays.items()}
+    np.savez(path, **plain)
     with pytest.raises(UserError, match=words) as caught:
         partition.make(f"file:{path}", BALANCED, 10, clients=None)
     assert str(path) in str(caught.value)
