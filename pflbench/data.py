@@ -125,6 +125,21 @@ def download(spec: str, root: Path | None = None, progress: Callable[[str], None
     return data
 
 
+def describe(name: str, root: Path | None = None) -> tuple[str, str]:
+    """The title of a data set and whether it is there: "embedded", "yes", "no", or "name:PATH" for a file of yours."""
+    source, folder = _find(name), data_root(root)
+    if hasattr(source.module, "title"):  # the title of an argument: nothing to look for without one
+        return source.title, f"{name}:PATH"
+    if not hasattr(source.module, "download"):
+        return source.title, "embedded"
+    if _open(name, source.title, source.folder(folder)) is None:
+        try:
+            source.module.read(folder, "")
+        except (NotFound, UserError):
+            return source.title, "no"
+    return source.title, "yes"
+
+
 def _find(spec: str) -> _Source:
     name, _, argument = spec.partition(":")
     if name not in (known := names()):

@@ -118,7 +118,8 @@ class Federation:
             scores["post"] = {**self.untrained, **self.post}
         tests = [len(rows) for rows in self.partition.test]
         accuracy = {
-            name: [right[id] / n if n else None for id, n in enumerate(tests)] for name, right in scores.items()
+            name: [right[id] / n if n and id in right else None for id, n in enumerate(tests)]
+            for name, right in scores.items()
         }
         noted = sorted({name for outcome in outcomes.values() for name in outcome.logs})
         logs = {name: [outcomes[id].logs.get(name) for id in sorted(outcomes)] for name in noted}

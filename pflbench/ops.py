@@ -93,7 +93,7 @@ def mean_of(trees: list[Any], weights: list[Tensor]) -> Any:
         return first.clone()
     total = torch.zeros_like(first, dtype=torch.float64)
     for tree, weight in zip(trees, weights, strict=True):
-        total += weight * tree
+        total += weight * tree.double()
     return total.to(first.dtype)
 
 

@@ -48,7 +48,8 @@ class Result:
                 frame.insert(2, "n_train", sizes["n_train"])
                 frame.insert(3, "n_test", sizes["n_test"])
                 frames.append(frame)
-        return pd.concat(frames, ignore_index=True)
+        empty = pd.DataFrame(columns=["round", "client", "n_train", "n_test", self.point])
+        return pd.concat(frames, ignore_index=True) if frames else empty
 
     @cached_property
     def rounds(self) -> pd.DataFrame:
@@ -61,20 +62,24 @@ class Result:
                 row[f"megabytes_{way}"] = sum(parts.values()) / 1e6
             row.update({f"seconds_{k}": v for k, v in timing.get(record["round"], {}).items() if k != "round"})
             rows.append(row)
-        table = pd.DataFrame(rows).set_index("round")
+        table = pd.DataFrame(rows, columns=None if rows else ["round", "loss"]).set_index("round")
         series = self.clients.columns.drop(["round", "client", "n_train", "n_test"])
         grouped = self.clients.groupby("round")[list(series)]
         return table.join(grouped.mean()).join(grouped.std(ddof=0).add_suffix("_std"))
 
     @property
     def accuracy(self) -> float:
-        """Mean accuracy over clients in the last round, at the method's point."""
-        return float(self.rounds[self.point].dropna().iloc[-1])
+        """Mean accuracy over clients in the last round, at the method's point; nan where there is none yet."""
+        return self._last(self.point)
 
     @property
     def std(self) -> float:
-        """Standard deviation over clients in the last round, at the method's point."""
-        return float(self.rounds[f"{self.point}_std"].dropna().iloc[-1])
+        """Standard deviation over clients in the last round, at the method's point; nan where there is none yet."""
+        return self._last(f"{self.point}_std")
+
+    def _last(self, column: str) -> float:
+        values = self.rounds[column].dropna() if column in self.rounds else self.rounds["loss"].iloc[:0]
+        return float(values.iloc[-1]) if len(values) else float("nan")
 
     def __repr__(self) -> str:
         return f"<{self.about['id']}: {self.status}, {100 * self.accuracy:.2f} % ({self.point})>"

@@ -1,0 +1,74 @@
+"""What is known of the methods, as plain values: the rows of `pflbench algorithms`, and all of one method."""
+
+import dataclasses
+import re
+import sys
+import warnings
+from typing import Any
+
+from pflbench import registry
+from pflbench.api import Algorithm
+from pflbench.errors import UserError
+
+PARTS = ("Down", "Up", "Private", "Scored", "Deviations")
+"""What a plugin's docstring says after the citation, each word with a colon."""
+
+
+def row(cls: type[Algorithm]) -> dict[str, str]:
+    """A method's line in the list."""
+    taxonomy = cls.taxonomy
+    return {
+        "name": registry.name_of(cls),
+        "title": cls.title,
+        "type": taxonomy.kind,
+        "technique": taxonomy.technique,
+        "label_skew": taxonomy.label_skew,
+        "data_scarcity": taxonomy.data_scarcity,
+        "scored": cls.scored,
+    }
+
+
+def rows() -> list[dict[str, str]]:
+    """All methods known by name; one that cannot be loaded is warned of and does not hide the others."""
+    found = []
+    for name in registry.names():
+        try:
+            found.append(row(registry.load(name)))
+        except UserError as error:
+            warnings.warn(str(error), stacklevel=2)
+    return found
+
+
+def details(cls: type[Algorithm]) -> dict[str, Any]:
+    """All that a method says of itself."""
+    citation, parts = documented(sys.modules[cls.__module__].__doc__ or cls.__doc__ or "")
+    return {
+        **row(cls),
+        "citation": citation,
+        "down": {"what": parts.get("Down", ""), "numbers": cls.down},
+        "up": {"what": parts.get("Up", ""), "numbers": cls.up},
+        "private": parts.get("Private", ""),
+        "scored_model": parts.get("Scored", ""),
+        "deviations": parts.get("Deviations", ""),
+        "hyperparameters": [hyperparameter(f) for f in dataclasses.fields(registry.hparams_type(cls))],
+    }
+
+
+def hyperparameter(f: "dataclasses.Field[Any]") -> dict[str, Any]:
+    """A hyperparameter's default (for some data sets another one), range or choices, and meaning."""
+    allowed = f.metadata["allowed"]
+    return {
+        "name": f.name,
+        "default": f.default,
+        "per_dataset": f.metadata["per_dataset"],
+        "choices" if isinstance(allowed, list) else "range": list(allowed),
+        "meaning": f.metadata["meaning"],
+    }
+
+
+def documented(text: str) -> tuple[str, dict[str, str]]:
+    """The citation (first paragraph) and the parts of a plugin's docstring, each on one line."""
+    first, _, rest = text.strip().partition("\n\n")
+    pieces = re.split(rf"\b({'|'.join(PARTS)}):", rest)
+    parts = dict(zip(pieces[1::2], pieces[2::2], strict=True))
+    return " ".join(first.split()), {name: " ".join(part.split()) for name, part in parts.items()}

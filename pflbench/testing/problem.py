@@ -1,0 +1,64 @@
+"""Small problems on which a method is tried: a federation in memory, and splits of its data made to order."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pflbench import config, data, rounds
+from pflbench.division import Ints
+from pflbench.engine import Serial
+from pflbench.federation import Federation
+from pflbench.partition import Partition
+from pflbench.site import Setup
+
+TOY = {
+    "dataset": "synthetic:classes=4,side=8,samples=160",
+    "partition": "dir:0.5",
+    "clients": 4,
+    "rounds": 3,
+    "model": "mlp",
+    "width": 8,
+    "min_samples": 8,
+}
+"""The settings of a small problem: a round takes milliseconds."""
+
+TOY_CNN = {**TOY, "dataset": "synthetic:classes=4,side=16,samples=96", "model": "cnn", "width": 16}
+"""The same with the paper's network, on the smallest images that it takes."""
+
+
+def toy(
+    plugin: str, hparams: Mapping[str, Any] | None = None, split: Partition | None = None, **settings: Any
+) -> Federation:
+    """A small federation in memory, in this process: `toy("fedavg", {"lr": 0.1}, clients=2).step()`.
+
+    `split` replaces the partition (and then says how many clients there are).
+    """
+    setup = toy_setup(plugin, hparams, split, **settings)
+    return Federation(setup, Serial(setup))
+
+
+def toy_setup(
+    plugin: str, hparams: Mapping[str, Any] | None = None, split: Partition | None = None, **settings: Any
+) -> Setup:
+    """What `toy` builds its federation from."""
+    chosen = {**TOY, **settings}
+    if split is not None:
+        chosen.update(clients=len(split.train), partition="iid", min_samples=1)
+    setup = rounds.prepare(config.make(plugin, chosen, hparams or {}), plugin)
+    return setup if split is None else replace(setup, partition=split)
+
+
+def split_by_class(dataset: str, train: Sequence[Sequence[int]], test: Sequence[Sequence[int]]) -> Partition:
+    """A partition to order: for each client, the classes of its training and of its test samples, one by one.
+
+    `[[0, 0, 1], [2]]`: the first client has two samples of class 0 and one of class 1, the second one of class 2.
+    """
+    labels = data.load(dataset).y
+    unused = {int(label): iter(np.flatnonzero(labels == label)) for label in np.unique(labels)}
+
+    def taken(classes: Iterable[int]) -> Ints:
+        return np.sort(np.array([next(unused[label]) for label in classes], dtype=np.int64))
+
+    return Partition(tuple(map(taken, train)), tuple(map(taken, test)))
