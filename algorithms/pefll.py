@@ -9,7 +9,7 @@ Deviations: the server standardises descriptors by the first it ever gets (lowes
 then). Inner loop: an epoch of plain SGD, not 50 steps with momentum as in the public code. The L2 terms act, unlike
 there; lambda_h is h's and lambda_v is e's, the reverse of the FedCoSR paper (both 0.001). Images under 32x32 are padded
 with zeros. Classes that a client lacks can be predicted (option). The FedCoSR paper's cost 2(Omega + theta) has no
-centroids to count: it is 2(E + l + theta). Networks are sized for the FedCoSR paper's CNN.
+centroids to count: it is 2(E + l + theta). Both networks are sized for the FedCoSR paper's CNN.
 """
 
 import math
@@ -23,8 +23,6 @@ from pflbench.api import Algorithm, Client, Cohort, Hparams, Message, Model, Net
 from pflbench.ops import cross_entropy_loss, local_sgd, weighted_mean
 
 SIDE = 32  # least side of e's input
-TRUNK = ("fc1", "fc2", "fc3", "fc4")  # hidden layers of h, of 100 units
-BETA1, BETA2, EPS = 0.9, 0.999, 1e-8  # of the server's Adam
 
 
 @dataclass(frozen=True)
@@ -48,67 +46,64 @@ class PeFLL(Algorithm):
     down, up = "E + theta + l", "l + theta + E"
     hp: Settings
 
-    def __init__(self, hp: Hparams, task: Task) -> None:  # shapes of the layers' weights: (out, in, ...)
+    def __init__(self, hp: Hparams, task: Task) -> None:
         super().__init__(hp, task)
         self.l = 1 + task.clients // 4  # entries of a descriptor
         flat = 32 * math.prod(((max(side, SIDE) - 4) // 2 - 4) // 2 for side in task.shape[1:])
         convs = {"conv1": (16, task.shape[0] + task.classes, 5, 5), "conv2": (32, 16, 5, 5)}
         cnn = {**convs, "fc1": (120, flat), "fc2": (84, 120), "fc3": (self.l, 84)}
-        self.e = cnn if self.hp.embed == "cnn" else {"fc": (self.l, task.classes)}
-        outputs = {name: (p.numel(), 100) for name, p in task.initial.items()}  # one layer per tensor of theta
-        self.h = {**dict.fromkeys(TRUNK, (100, 100)), "fc1": (100, self.l), **outputs}
+        self.e = cnn if self.hp.embed == "cnn" else {"fc": (self.l, task.classes)}  # weights of layers: (out, in, ...)
+        hidden = {f"hidden{j}": (100, 100 if j else self.l) for j in range(4)}
+        self.h = {**hidden, **{name: (p.numel(), 100) for name, p in task.initial.items()}}  # one output per tensor
 
     def sizes(self) -> dict[str, int]:
         return {"E": sum(math.prod(shape) + shape[0] for shape in self.e.values()), "l": self.l}
 
-    def init_server(self) -> State:  # PyTorch's initialisation: uniform in +-1 / sqrt(inputs of the layer)
-        nets: dict[str, Params] = {"E": {}, "H": {}}
-        for net, layers in (("E", self.e), ("H", self.h)):
-            draws = self.task.generator("initial", net)
-            for layer, shape in layers.items():
-                bound = (self.hp.output_scale if layer in self.task.initial else 1.0) / math.sqrt(math.prod(shape[1:]))
-                for part, size in (("weight", shape), ("bias", shape[:1])):
-                    nets[net][f"{layer}.{part}"] = torch.empty(size).uniform_(-bound, bound, generator=draws)
-        zeros = {net: {name: torch.zeros_like(p) for name, p in params.items()} for net, params in nets.items()}
-        return {**nets, "m": zeros, "s": zeros, "t": torch.tensor(0)}
+    def init_server(self) -> State:  # as PyTorch does: uniform in +-1 / sqrt(inputs of the layer)
+        draws, w = self.task.generator("initial networks"), {}
+        for layer, shape in {**self.e, **self.h}.items():
+            bound = (self.hp.output_scale if layer in self.task.initial else 1.0) / math.sqrt(math.prod(shape[1:]))
+            for part, size in (("weight", shape), ("bias", shape[:1])):
+                w[f"{layer}.{part}"] = torch.empty(size).uniform_(-bound, bound, generator=draws)
+        zeros = {name: torch.zeros_like(p) for name, p in w.items()}
+        return {**self.nets(w), "m": zeros, "s": zeros, "t": torch.tensor(0)}  # after round 1 also mu0 and sd0
+
+    def nets(self, w: Params) -> dict[str, Params]:
+        E = {name: p for name, p in w.items() if name.rpartition(".")[0] in self.e}
+        return {"E": E, "H": {name: p for name, p in w.items() if name not in E}}
 
     def round(self, server: State, cohort: Cohort) -> State:
-        return self.adam(*self.gradients(server, cohort))
-
-    def gradients(self, server: State, cohort: Cohort) -> tuple[State, dict[str, Params]]:
-        """Mean over clients of D_i^T d theta_i / d(E, H); the part of E goes through dv_i = D_i^T d theta_i / d v_i."""
         ids = sorted(cohort.ids)
         described = cohort.call(self.describe, self.download(server, cohort.ids))
-        v = torch.stack([described[id]["v"] for id in ids]).requires_grad_()  # (N, l)
+        v = torch.stack([described[id]["v"] for id in ids])  # (N, l)
         if self.hp.standardise == "first" and "mu0" not in server:
-            server = {**server, **dict(zip(("mu0", "sd0"), moments(v[0].detach()), strict=True))}
-        H = leaves(server["H"])
-        theta = self.generated({**server, "H": H}, v)
+            server = {**server, **dict(zip(("mu0", "sd0"), moments(v[0]), strict=True))}
+        theta, pullback = torch.func.vjp(lambda H, v: self.generated({**server, "H": H}, v), server["H"], v)[:2]
         replies = cohort.call(self.local, {id: {"theta": row(theta, i)} for i, id in enumerate(ids)})
-        D = [torch.stack([replies[id]["D"][name] for id in ids]) for name in theta]
-        dv, *dH = torch.autograd.grad(list(theta.values()), [v, *H.values()], D)  # dH is a sum over clients
+        D = {name: torch.stack([replies[id]["D"][name] for id in ids]) for name in theta}
+        with torch.no_grad():  # sum_i D_i^T d theta_i / dH, and for every i dv_i = D_i^T d theta_i / d v_i
+            dH, dv = pullback(D)
         answers = cohort.call(self.backprop, {id: {"dv": dv[i]} for i, id in enumerate(ids)})
         dE = weighted_mean(answers, "dE", dict.fromkeys(ids, torch.ones(())))
-        return server, {"E": dE, "H": {name: g.div_(len(ids)) for name, g in zip(H, dH, strict=True)}}
+        return self.adam(server, {**dE, **{name: g / len(ids) for name, g in dH.items()}})
 
     def download(self, server: State, ids: tuple[int, ...]) -> dict[int, Message]:
         return {id: {"E": server["E"]} for id in ids}
 
     def describe(self, client: Client, message: Message) -> tuple[Message, State]:
-        return {"v": self.descriptor(client, message["E"]).detach()}, {"E": message["E"]}
+        return {"v": self.embedded(message["E"], *self.batch(client)).mean(0)}, {"E": message["E"]}
 
     def local(self, client: Client, message: Message) -> tuple[Message, State]:  # D_i = start - end
         theta = local_sgd(self.loss, message["theta"], client, self.hp, clip=self.hp.clip)
         return {"D": {name: p - theta[name] for name, p in message["theta"].items()}}, client.state
 
     def backprop(self, client: Client, message: Message) -> tuple[Message, State]:  # dE_i = dv_i^T d v_i / dE
-        E = leaves(client.state["E"])
-        dE = torch.autograd.grad(self.descriptor(client, E), list(E.values()), message["dv"])
-        return {"dE": {name: g.contiguous() for name, g in zip(E, dE, strict=True)}}, {}
+        x, y = self.batch(client)
+        _, pullback = torch.func.vjp(lambda E: self.embedded(E, x, y).mean(0), client.state["E"])[:2]
+        return {"dE": {name: g.contiguous() for name, g in pullback(message["dv"])[0].items()}}, {}
 
-    def descriptor(self, client: Client, E: Params) -> Tensor:  # over one batch, the same whenever asked in a round
-        x, y = next(client.batches(self.hp.batch_size, stream="descriptor"))
-        return self.embedded(E, x, y).mean(0)
+    def batch(self, client: Client) -> tuple[Tensor, Tensor]:  # the same whenever asked in a round
+        return next(client.batches(self.hp.batch_size, stream="descriptor"))
 
     def loss(self, net: Net, x: Tensor, y: Tensor) -> Tensor:  # CE + lambda_theta ||theta||^2
         squares = [p.square().sum() for p in net.parameters()] if self.hp.lambda_theta else []
@@ -116,12 +111,12 @@ class PeFLL(Algorithm):
 
     def embedded(self, E: Params, x: Tensor, y: Tensor) -> Tensor:
         """e(x, y): (B, l). The CNN's input is the image and C constant planes, the one-hot label."""
-        layers = [(E[f"{name}.weight"], E[f"{name}.bias"]) for name in self.e]
+        layers = [(E[f"{layer}.weight"], E[f"{layer}.bias"]) for layer in self.e]
         if self.hp.embed == "labels":
             return linear(one_hot(y, self.task.classes).float(), *layers[0])
+        (weight, bias), conv2, fc1, fc2, fc3 = layers
         high, wide = (max(0, SIDE - side) for side in x.shape[2:])
         x = pad(x, (wide // 2, wide - wide // 2, high // 2, high - high // 2))
-        (weight, bias), conv2, fc1, fc2, fc3 = layers
         labels = weight[:, x.shape[1] :].sum((2, 3)).T[y]  # (B, 16): a plane of ones adds the sum of its kernel
         z = conv2d(x, weight[:, : x.shape[1]], bias) + labels[:, :, None, None]
         z = relu(max_pool2d(conv2d(relu(max_pool2d(z, 2)), *conv2), 2)).flatten(1)
@@ -130,29 +125,26 @@ class PeFLL(Algorithm):
     def generated(self, server: State, v: Tensor) -> Params:
         """h of the standardised descriptors v (N, l): every parameter of theta, with a leading dimension N."""
         mu, sd = (server["mu0"], server["sd0"]) if "mu0" in server else moments(v)
-        H, a = server["H"], (v - mu) / sd
-        for name in TRUNK:
-            a = linear(a if name == "fc1" else relu(a), H[f"{name}.weight"], H[f"{name}.bias"])
-        outputs = {name: linear(a, H[f"{name}.weight"], H[f"{name}.bias"]) for name in self.task.initial}
-        return {name: flat.view(-1, *self.task.initial[name].shape) for name, flat in outputs.items()}
+        layers = {layer: (server["H"][f"{layer}.weight"], server["H"][f"{layer}.bias"]) for layer in self.h}
+        a = linear((v - mu) / sd, *layers["hidden0"])
+        for j in (1, 2, 3):
+            a = linear(relu(a), *layers[f"hidden{j}"])
+        return {name: linear(a, *layers[name]).view(-1, *p.shape) for name, p in self.task.initial.items()}
 
     @torch.no_grad()
-    def adam(self, server: State, gradient: dict[str, Params]) -> State:
+    def adam(self, server: State, g: Params, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> State:
         """g <- clip(g + 2 lambda w); m <- b1 m + (1 - b1) g; s <- b2 s + (1 - b2) g^2;
-        w <- w - lr m / (1 - b1^t) / (sqrt(s / (1 - b2^t)) + eps), for w = (E, H)."""
-        weight, gs = {"E": self.hp.lambda_v, "H": self.hp.lambda_h}, {}
-        for net, params in gradient.items():
-            gs.update({(net, name): g.add(server[net][name], alpha=2 * weight[net]) for name, g in params.items()})
-        norm = torch.stack([g.norm() for g in gs.values()]).norm()
-        scale = (self.hp.server_clip / (norm + 1e-6)).clamp(max=1.0) if self.hp.server_clip else torch.ones(())
-        t = int(server["t"]) + 1
-        new: State = {"E": {}, "H": {}, "m": {"E": {}, "H": {}}, "s": {"E": {}, "H": {}}, "t": torch.tensor(t)}
-        for (net, name), g in gs.items():
-            m = new["m"][net][name] = server["m"][net][name].lerp(g.mul_(scale), 1 - BETA1)
-            s = new["s"][net][name] = (server["s"][net][name] * BETA2).addcmul_(g, g, value=1 - BETA2)
-            root = s.sqrt().div_(math.sqrt(1 - BETA2**t)).add_(EPS)
-            new[net][name] = server[net][name].addcdiv(m, root, value=-self.hp.server_lr / (1 - BETA1**t))
-        return {**server, **new}
+        w <- w - lr m / (1 - b1^t) / (sqrt(s / (1 - b2^t)) + eps), where w is E and H."""
+        hp, w, t = self.hp, {**server["E"], **server["H"]}, int(server["t"]) + 1
+        weight = {name: hp.lambda_v if name in server["E"] else hp.lambda_h for name in w}
+        g = {name: g[name].add(w[name], alpha=2 * weight[name]) for name in w}
+        norm = torch.stack([part.norm() for part in g.values()]).norm()
+        scale = (hp.server_clip / (norm + 1e-6)).clamp(max=1.0) if hp.server_clip else torch.ones(())
+        m = {name: server["m"][name].lerp(g[name].mul_(scale), 1 - b1) for name in w}
+        s = {name: (b2 * server["s"][name]).addcmul_(g[name], g[name], value=1 - b2) for name in w}
+        rate, root = hp.server_lr / (1 - b1**t), math.sqrt(1 - b2**t)
+        w = {name: p.addcdiv(m[name], s[name].sqrt().div_(root).add_(eps), value=-rate) for name, p in w.items()}
+        return {**server, **self.nets(w), "m": m, "s": s, "t": torch.tensor(t)}
 
     @torch.no_grad()
     def evaluation(self, server: State, cohort: Cohort) -> dict[int, Message]:
@@ -160,7 +152,6 @@ class PeFLL(Algorithm):
         theta = self.generated(server, torch.stack([described[id]["v"] for id in cohort.ids]))
         return {id: {"theta": row(theta, i)} for i, id in enumerate(cohort.ids)}
 
-    @torch.no_grad()
     def describe_all(self, client: Client, message: Message) -> tuple[Message, State]:
         total = torch.zeros(self.l, dtype=torch.float64, device=client.y.device)
         for x, y in client.samples():
@@ -178,12 +169,8 @@ class PeFLL(Algorithm):
         return {**theta, last: theta[last].masked_fill(absent, -math.inf)} if self.hp.mask_absent else theta
 
 
-def leaves(params: Params) -> Params:
-    return {name: p.detach().requires_grad_() for name, p in params.items()}
-
-
 def row(theta: Params, i: int) -> Params:
-    return {name: p[i].detach() for name, p in theta.items()}
+    return {name: p[i] for name, p in theta.items()}
 
 
 def moments(v: Tensor) -> tuple[Tensor, Tensor]:

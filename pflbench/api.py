@@ -47,6 +47,7 @@ class Hparams:
     epochs: int = setting(1, (0, 50), "r, passes over the local data in a round")
     optimizer: str = setting("sgd", ["sgd", "adam"], "local optimizer, new in every round")
     dropout: float = setting(0.0, (0.0, 0.9), "dropout between body and head in local training")
+    participation: float = setting(1.0, (0.05, 1.0), "at most this share of the clients takes part in a round")
 
 
 @dataclass(frozen=True)

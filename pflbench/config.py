@@ -51,8 +51,9 @@ class Run:
 
     @property
     def cohort_size(self) -> int:
-        """|S_t| = max(1, floor(participation * N)), safe against rounding."""
-        return max(1, int(self.participation * self.clients + 1e-9))
+        """|S_t| = max(1, floor(share * N)), safe against rounding; a method may ask for a smaller share than the run."""
+        share = min(self.participation, self.hparams.get("participation", 1.0))
+        return max(1, int(share * self.clients + 1e-9))
 
     @property
     def id(self) -> str:

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from pflbench.api import Algorithm, Client, Cohort
+from pflbench.api import Algorithm, Client
 from pflbench.rng import stream
 from pflbench.site import Setup
-from pflbench.testing.compare import Flat, changed, flat, global_generators
+from pflbench.testing.compare import Flat, changed, flat, global_generators, tensors
 
 SERVER_FUNCTIONS = ("init_server", "download", "aggregate", "round", "evaluation")
 CLIENT_FUNCTIONS = ("init_client", "local", "personal", "trained", "others", "predict")
@@ -70,8 +71,6 @@ class Shuffled(Setup):
 
     def _order(self, ids: tuple[int, ...]) -> tuple[int, ...]:
         """Another order than the ascending one, where there is one."""
-        import torch
-
         places = torch.randperm(len(ids), generator=stream("shuffled", len(self.calls))).tolist()
         order = tuple(ids[place] for place in places)
         return order if order != tuple(sorted(ids)) else order[::-1]
@@ -192,8 +191,6 @@ def _bad_leaves(what: str, tree: Any, path: str = "") -> Iterator[str]:
 
 
 def _needs_gradient(tree: Any) -> str | None:
-    from pflbench.testing.compare import tensors
-
     return next((path for path, tensor in tensors(tree) if tensor.requires_grad), None)
 
 
@@ -201,5 +198,3 @@ def _where(arguments: tuple[Any, ...]) -> str:
     client = next((argument for argument in arguments if isinstance(argument, Client)), None)
     return "" if client is None else f" (client {client.id}, round {client.round + 1})"
 
-
-__all__ = ["ARGUMENT", "GENERATOR", "LEAF", "SELF", "Cohort", "Notes", "Shuffled", "Watched", "shuffled", "watched"]

@@ -1,0 +1,10 @@
+"""The conformance kit: named checks that every method must pass, for plugins of others too.
+
+`checks("path/to/my_method.py")` yields a result for each check; `toy("fedavg")` is a small federation for tests.
+"""
+
+from pflbench.testing import description, purity, robustness, traffic
+from pflbench.testing.kit import CHECKS, CheckResult, checks, describe, names, run_check
+from pflbench.testing.problem import TOY, split_by_class, toy
+
+__all__ = ["CHECKS", "TOY", "CheckResult", "checks", "describe", "names", "run_check", "split_by_class", "toy"]

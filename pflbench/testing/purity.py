@@ -1,0 +1,106 @@
+"""Checks of the functions of a method: they read their arguments, return new values and keep nothing."""
+
+import torch
+
+from pflbench import wire
+from pflbench.cohort import Cohort
+from pflbench.engine import Serial
+from pflbench.federation import Federation
+from pflbench.testing import watch
+from pflbench.testing.compare import difference, shared_storage
+from pflbench.testing.kit import Failed, check
+from pflbench.testing.problem import toy_setup
+from pflbench.testing.subject import PARTIAL, Backwards, Played, Subject, play
+
+
+@check
+def messages_are_tensors(subject: Subject) -> None:
+    """Messages and states are dicts whose leaves are tensors; downloads are keyed by exactly the ids asked for."""
+    _nothing_noted(subject, watch.LEAF, "")
+
+
+@check
+def messages_not_mutated(subject: Subject) -> None:
+    """No function edits its arguments (messages, replies, states, models) in place."""
+    _nothing_noted(subject, watch.ARGUMENT, "return new values, as p + d or p.clone(), not p.add_(d) or x[i] = ...")
+
+
+@check
+def no_state_on_self(subject: Subject) -> None:
+    """No function leaves anything on self, its class or its module: workers and resumed runs would not have it."""
+    _nothing_noted(subject, watch.SELF, "return it in the server's or the client's state instead")
+
+
+@check
+def no_global_random_generator(subject: Subject) -> None:
+    """No function draws from a global random generator, and other global seeds change nothing."""
+    advice = "draw from client.generator(name) or self.task.generator(name)"
+    again = _nothing_noted(subject, watch.GENERATOR, advice)
+    _same(subject.reference.all, again.all, "two runs with different global seeds", advice)
+
+
+@check
+def deterministic(subject: Subject) -> None:
+    """The same run twice gives the same bits."""
+    advice = "look for clocks, hash orders, object ids, or values kept from an earlier run"
+    _same(subject.reference.all, subject.once_more().all, "the same run, done twice", advice)
+
+
+@check
+def client_order_irrelevant(subject: Subject) -> None:
+    """Clients asked for, sent and done in another order, or one alone, give the same."""
+    advice = "key everything by client id, never by position, and sum in ascending id"
+    for settings, base in (({}, subject.reference), (PARTIAL, subject.partial)):
+        setup = watch.shuffled(toy_setup(subject.plugin, **settings))
+        other = play(Federation(setup, Backwards(setup)))
+        _same(base.all, other.all, "runs with the clients in another order", advice)
+    federation = subject.partial.federation
+    together, alone = (_evaluation(federation, ids) for ids in (tuple(range(federation.run.clients)), (1,)))
+    for (path, a), (_, b) in zip(watch.tensors(together[1]), watch.tensors(alone[1]), strict=True):
+        if a.shape != b.shape or not torch.allclose(a.double(), b.double(), rtol=1e-4, atol=1e-6):
+            raise Failed(f"client 1 is sent another '{path}' when it is asked for alone than with the others; {advice}")
+
+
+@check
+def evaluation_is_pure(subject: Subject) -> None:
+    """Evaluating every round, at the end only, or twice, gives the same models and scores."""
+    advice = "download(), evaluation(), personal(), others() and predict() must only read"
+    every, federation = subject.reference, subject.federation(eval_every=3)
+    rare = play(federation, start=False)
+    _same(every.servers, rare.servers, "the servers with and without evaluation", advice)
+    _same(every.states, rare.states, "the clients with and without evaluation", advice)
+    _same(every.records[-1], rare.records[-1], "the last records with and without earlier evaluation", advice)
+    _same(federation.evaluation(), federation.evaluation(), "two evaluations of the same models", advice)
+
+
+@check
+def private_state_not_aliased(subject: Subject) -> None:
+    """After a round, server and clients hold no tensor in common."""
+    federation = subject.reference.federation
+    clients = {f"client {id}'s state": state for id, state in federation.states.items()}
+    if found := shared_storage({"the server's state": federation.server, **clients}):
+        raise Failed(f"{found}: what one changes, the other gets unsent; send it, so that the harness copies it")
+
+
+def _evaluation(federation: Federation, ids: tuple[int, ...]) -> dict[int, wire.Tree]:
+    cohort = Cohort(federation.algorithm, federation.engine, federation.states, ids, federation.round)
+    return {id: wire.sent(message) for id, message in federation.algorithm.evaluation(federation.server, cohort).items()}
+
+
+def _nothing_noted(subject: Subject, kind: str, advice: str) -> Played:
+    """The watched run, in which nothing of this kind was seen."""
+    notes, end = subject.seen
+    if found := notes.found.get(kind):
+        more = f" (and {len(found) - 1} more places)" if len(found) > 1 else ""
+        raise Failed(f"{found[0]}{more}{'; ' if advice else ''}{advice}")
+    if isinstance(end, Exception):
+        raise end
+    return end
+
+
+def _same(first: object, second: object, what: str, advice: str) -> None:
+    if found := difference(first, second):
+        raise Failed(f"{what} differ: {found}; {advice}")
+
+
+__all__ = ["Serial"]

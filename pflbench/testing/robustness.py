@@ -1,0 +1,123 @@
+"""Checks of who takes part: few clients, clients with odd data, clients that were never or not always there."""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from pflbench.federation import Federation
+from pflbench.engine import Serial
+from pflbench.partition import Partition
+from pflbench.testing.compare import difference
+from pflbench.testing.kit import Failed, check
+from pflbench.testing.problem import TOY, split_by_class, toy
+from pflbench.testing.purity import _evaluation
+from pflbench.testing.subject import PARTIAL, Played, Subject, play
+
+ALL = [0, 1, 2, 3] * 4  # the classes of a client with four samples of each
+TEST = [0, 1, 2, 3]
+
+
+@check
+def partial_participation(subject: Subject) -> None:
+    """Two of six clients a round: the states of the others stay as they are, and their data have no influence."""
+    base = subject.partial
+    for number, record in enumerate(base.records[1:], 1):
+        for id in set(base.states[number - 1]) | set(base.states[number]):
+            before, after = (base.states[round].get(id) for round in (number - 1, number))
+            found = difference(before, after)
+            if id not in record["cohort"] and found:
+                raise Failed(f"client {id} was not selected in round {number}, but its state changed: {found}")
+    absent = _never_selected(base)
+    other = play(_with_other_data(base.federation, absent))
+    what = f"client {absent} never took part, but with other data on it"
+    for number, (one, two) in enumerate(zip(base.servers, other.servers, strict=True)):
+        if found := difference(one, two):
+            raise Failed(f"{what} the server's state after round {number} is another: {found}")
+    if found := difference(base.states, other.states):
+        raise Failed(f"{what} other clients' states are others: {found}")
+
+
+@check
+def unseen_client(subject: Subject) -> None:
+    """A client that never took part can be served and scored, before the first round and later."""
+    base = subject.partial
+    absent = _never_selected(base)
+    for federation in (subject.federation(**PARTIAL), base.federation):
+        when = f"client {absent}, which never took part, after round {federation.round}"
+        algorithm, client = federation.algorithm, federation.client(absent)
+        if absent not in algorithm.download(federation.server, (absent,)):
+            raise Failed(f"download() has no message for {when}")
+        message = _evaluation(federation, (absent,))[absent]
+        x = client.task.pixels(client.x[torch.arange(3)])
+        with torch.no_grad():
+            scores = algorithm.predict(algorithm.personal(client, message), x)
+        if scores.shape != (3, client.task.classes):
+            raise Failed(f"predict() gives {tuple(scores.shape)} for 3 samples and 4 classes, not (3, 4), for {when}")
+        if scores.isnan().any():
+            raise Failed(f"predict() gives scores that are not numbers for {when}")
+
+
+@check
+def one_class_client(subject: Subject) -> None:
+    """A client all of whose samples are of one class."""
+    _fine(subject, _split([ALL, [1] * 9, ALL], [TEST, [1, 1], TEST]))
+
+
+@check
+def one_sample_client(subject: Subject) -> None:
+    """A client with a single training sample."""
+    _fine(subject, _split([ALL, [2], ALL], [TEST, [2], TEST]))
+
+
+@check
+def client_without_test_data(subject: Subject) -> None:
+    """A client that has nothing to be scored on."""
+    _fine(subject, _split([ALL, ALL, ALL], [TEST, [], TEST]))
+
+
+@check
+def one_client_federation(subject: Subject) -> None:
+    """A single client, N = 1."""
+    _fine(subject, _split([ALL], [TEST]))
+
+
+@check
+def two_client_federation(subject: Subject) -> None:
+    """Two clients that have no class in common, N = 2."""
+    _fine(subject, _split([[0, 1] * 8, [2, 3] * 4], [[0, 1], [2, 3]]))
+
+
+@check
+def one_client_cohort(subject: Subject) -> None:
+    """One client selected in a round, each class held by one client only."""
+    split = _split([[0] * 9, [1] * 8, [2, 3] * 6], [[0], [1], [2, 3]])
+    _fine(subject, split, participation=0.34, rounds=5)
+
+
+def _split(train: list[list[int]], test: list[list[int]]) -> Partition:
+    return split_by_class(str(TOY["dataset"]), train, test)
+
+
+def _fine(subject: Subject, split: Partition, **settings: object) -> None:
+    """A run on this split ends, finite, with an accuracy for every client that has test data."""
+    federation = toy(subject.plugin, split=split, **settings)
+    played = play(federation)
+    for series, accuracies in played.records[-1]["accuracy"].items():
+        for id, accuracy in enumerate(accuracies):
+            if (accuracy is None) != (len(split.test[id]) == 0):
+                raise Failed(f"client {id} with {len(split.test[id])} test samples has accuracy {accuracy} ({series})")
+
+
+def _never_selected(played: Played) -> int:
+    chosen = {id for record in played.records[1:] for id in record["cohort"]}
+    return min(set(range(played.federation.run.clients)) - chosen)
+
+
+def _with_other_data(federation: Federation, id: int) -> Federation:
+    """A new federation in which a client has other, and fewer, training samples."""
+    setup = federation.setup
+    train = list(setup.partition.train)
+    train[id] = np.sort(setup.partition.train[(id + 1) % len(train)][::2])
+    setup = replace(setup, partition=Partition(tuple(train), setup.partition.test))
+    return Federation(setup, Serial(setup))

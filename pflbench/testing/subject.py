@@ -1,0 +1,148 @@
+"""A method under test, with the runs that several checks read; each is done once, when it is first asked for."""
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from pflbench import registry, wire
+from pflbench.api import Algorithm, State
+from pflbench.engine import Engine, Processes, Serial
+from pflbench.federation import Federation, Record
+from pflbench.site import Job, Outcome, Setup
+from pflbench.testing.problem import TOY_CNN, toy_setup
+from pflbench.testing.watch import Notes, watched
+
+PARTIAL = {"clients": 6, "participation": 0.34, "rounds": 4, "seed": 0}
+"""Two of six clients a round, and at least one of them never in four rounds."""
+
+
+@dataclass(frozen=True)
+class Played:
+    """A run that was played to its end: its records, the states after each round, and the federation itself."""
+
+    federation: Federation
+    records: list[Record]
+    servers: list[State]  # after rounds 0, 1, ...
+    states: list[dict[int, State]]
+
+    @property
+    def all(self) -> dict[str, Any]:
+        """Everything that must be the same in a run that claims to be the same."""
+        after = [
+            {"server": server, "client": states} for server, states in zip(self.servers, self.states, strict=True)
+        ]
+        return {"record": self.records, "state after round": after}
+
+
+def play(federation: Federation, start: bool = True) -> Played:
+    """Play all rounds that are left."""
+    records = [federation.start()[0]] if start else []
+    servers, states = [wire.sent(federation.server)], [wire.sent(federation.states)]
+    while federation.round < federation.run.rounds:
+        records.append(federation.step()[0])
+        servers.append(wire.sent(federation.server))
+        states.append(wire.sent(federation.states))
+    return Played(federation, records, servers, states)
+
+
+class Backwards(Serial):
+    """In this process, the client with the highest id first."""
+
+    def run(self, jobs: Sequence[Job]) -> list[Outcome]:
+        """Do the jobs in descending order of client."""
+        return super().run(sorted(jobs, key=lambda job: -job.client))
+
+
+class _Noting(Serial):
+    """In this process; remembers which client functions were asked for."""
+
+    def __init__(self, setup: Setup, stages: dict[str, None]) -> None:
+        super().__init__(setup)
+        self.stages = stages
+
+    def run(self, jobs: Sequence[Job]) -> list[Outcome]:
+        self.stages.update(dict.fromkeys(job.stage for job in jobs))
+        return super().run(jobs)
+
+
+class Subject:
+    """A method, by its name or the path of its file."""
+
+    def __init__(self, plugin: str) -> None:
+        self.plugin = plugin
+        self.cls: type[Algorithm] = registry.load(plugin)
+        self.stages: dict[str, None] = {}  # client functions seen so far
+        self._workers: Engine | None = None
+
+    @cached_property
+    def reference(self) -> Played:
+        """Three rounds with all clients, evaluated after each."""
+        return self.once_more()
+
+    def once_more(self) -> Played:
+        """The reference run, done again."""
+        setup = toy_setup(self.plugin)
+        with global_seed(1):
+            return play(Federation(setup, _Noting(setup, self.stages)))
+
+    @cached_property
+    def partial(self) -> Played:
+        """Four rounds with two of six clients each."""
+        return play(self.federation(**PARTIAL))
+
+    @cached_property
+    def seen(self) -> tuple[Notes, Played | Exception]:
+        """What watching the reference run shows, under another global seed; and how that run ended."""
+        try:
+            _ = self.reference
+        except Exception:
+            pass  # it stops at the same place when watched, and what was seen until then counts
+        setup = watched(toy_setup(self.plugin), tuple(self.stages))
+        with global_seed(2):
+            try:
+                return setup.notes, play(Federation(setup, Serial(setup)))
+            except Exception as error:
+                return setup.notes, error
+
+    def federation(self, **settings: Any) -> Federation:
+        """A small problem of this method, in this process."""
+        setup = toy_setup(self.plugin, **settings)
+        return Federation(setup, Serial(setup))
+
+    @cached_property
+    def network_setup(self) -> Setup:
+        """The problem on which engines are compared: with convolutions, whose layout in memory could matter."""
+        return toy_setup(self.plugin, **TOY_CNN)
+
+    def start_workers(self) -> Engine:
+        """Two worker processes for `network_setup`; they take seconds to be ready, so they can be started early."""
+        if self._workers is None:
+            self._workers = Processes(self.network_setup, 2)
+        return self._workers
+
+    def close(self) -> None:
+        """Stop the worker processes."""
+        if self._workers is not None:
+            self._workers.close()
+            self._workers = None
+
+
+@contextmanager
+def global_seed(seed: int) -> Iterator[None]:
+    """Seed all global random generators, and put them back."""
+    kept = torch.get_rng_state(), np.random.get_state(), random.getstate()
+    torch.manual_seed(seed)
+    np.random.seed(seed)
+    random.seed(seed)
+    try:
+        yield
+    finally:
+        torch.set_rng_state(kept[0])
+        np.random.set_state(kept[1])
+        random.setstate(kept[2])

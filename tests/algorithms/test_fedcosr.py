@@ -1,0 +1,274 @@
+"""FedCoSR: the identities of shared centroids and of the blended base."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+from torch.nn.functional import cosine_similarity, cross_entropy
+
+from pflbench.ops import centroids, gaussian_epsilon, phi, pooled_centroids
+from pflbench.testing import toy
+
+PLAIN = {"dropout": 0.0}
+ADAM = {"lr": 0.003, "optimizer": "adam"}
+
+
+def equal(first, second) -> bool:
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+def played(federation, rounds=3):
+    for _ in range(rounds):
+        federation.step()
+    return federation
+
+
+def personal(federation, id):
+    message = federation.algorithm.download(federation.server, (id,))[id]
+    return federation.algorithm.personal(federation.client(id), message)
+
+
+def omega_of(classes=4, k=8, seed=0):
+    draws = torch.Generator().manual_seed(seed)
+    labels = torch.arange(classes, dtype=torch.int32)
+    return {"means": torch.rand(classes, k, generator=draws), "labels": labels}
+
+
+def z_of(n=12, k=8, seed=1):
+    return torch.rand(n, k, generator=torch.Generator().manual_seed(seed)), torch.arange(n) % 4
+
+
+def test_alpha_0_and_tau_0_is_fedper_with_adam():
+    hp = {**PLAIN, "alpha": 0.0, "tau": "fixed", "tau_value": 0.0}
+    ours, fedper = played(toy("fedcosr", hp)), played(toy("fedper", ADAM))
+    assert equal(ours.server["phi"], fedper.server["phi"])
+    for i in range(4):
+        assert equal({**phi(personal(ours, i)), **fedper.states[i]["pi"]}, personal(ours, i))
+        assert equal(personal(ours, i), personal(fedper, i))
+
+
+def test_tau_1_and_alpha_0_is_local_with_adam_whatever_the_server_does():
+    hp = {**PLAIN, "alpha": 0.0, "tau": "fixed", "tau_value": 1.0}
+    ours, local = toy("fedcosr", hp), toy("local", ADAM)
+    for _ in range(3):
+        ours.step()
+        local.step()
+        ours.server["phi"] = {name: p + 1.0 for name, p in ours.server["phi"].items()}
+    assert all(equal(ours.states[i]["theta"], local.states[i]["theta"]) for i in range(4))
+
+
+def test_without_separation_alpha_0_and_tau_0_is_fedavg_with_adam():
+    hp = {**PLAIN, "alpha": 0.0, "tau": "fixed", "tau_value": 0.0, "separate": False}
+    ours, fedavg = played(toy("fedcosr", hp)), played(toy("fedavg", ADAM))
+    assert equal(ours.server["theta"], fedavg.server["theta"])
+
+
+def test_one_base_for_all_gives_pooled_class_means_and_the_grand_mean():
+    federation = toy("fedcosr", PLAIN)
+    net = federation.algorithm.task.net(federation.algorithm.task.initial)
+    clients = [federation.client(i) for i in range(4)]
+    omega = pooled_centroids({c.id: {"omega": centroids(net, c)} for c in clients}, "omega", 4)
+    x, y = (torch.cat(column) for column in zip(*(next(c.samples()) for c in clients), strict=True))
+    z = net.body(x).detach()
+    for mean, label, count in zip(omega["means"], omega["labels"], omega["counts"], strict=True):
+        torch.testing.assert_close(mean, z[y == label].mean(0))
+        assert count == (y == label).sum()
+    grand = (omega["counts"][:, None] * omega["means"]).sum(0) / omega["counts"].sum()
+    torch.testing.assert_close(grand, z.mean(0))
+
+
+def test_equal_centroids_give_log_k_no_gradient_and_tau_k_to_minus_gamma():
+    federation = toy("fedcosr", PLAIN)
+    omega = omega_of()
+    omega["means"][:] = omega["means"][0]
+    z, y = z_of()
+    z.requires_grad_()
+    value, known = federation.algorithm.info_nce(z, y, omega)
+    value.backward()
+    assert known == 12
+    torch.testing.assert_close(value.item(), math.log(4))
+    assert z.grad.abs().max() < 1e-6
+    client = federation.client(0)
+    tau = federation.algorithm.tau(client, {"omega": omega})
+    torch.testing.assert_close(tau.item(), 4**-0.8)
+
+
+def test_info_nce_is_cross_entropy_of_cosines_over_temperature():
+    algorithm = toy("fedcosr").algorithm
+    omega, (z, y) = omega_of(), z_of()
+    cosines = cosine_similarity(z[:, None], omega["means"][None], dim=2)
+    torch.testing.assert_close(algorithm.info_nce(z, y, omega)[0], cross_entropy(cosines / 0.1, y))
+
+
+def test_info_nce_ignores_positive_scale_and_common_rotation_and_keeps_its_bounds():
+    algorithm = toy("fedcosr").algorithm
+    omega, (z, y) = omega_of(), z_of()
+    value = algorithm.info_nce(z, y, omega)[0]
+    scaled = {**omega, "means": omega["means"] * torch.tensor([1.0, 2.0, 5.0, 0.1])[:, None]}
+    torch.testing.assert_close(algorithm.info_nce(3 * z, y, scaled)[0], value)
+    rotation, _ = torch.linalg.qr(torch.randn(8, 8, generator=torch.Generator().manual_seed(2)))
+    turned = {**omega, "means": omega["means"] @ rotation}
+    torch.testing.assert_close(algorithm.info_nce(z @ rotation, y, turned)[0], value)
+    assert math.log(1 + 3 * math.exp(-10)) <= value <= math.log(1 + 3 * math.exp(10))
+    own = {**omega, "means": torch.eye(4, 8)}
+    torch.testing.assert_close(
+        algorithm.info_nce(own["means"], torch.arange(4), own)[0].item(), math.log(1 + 3 * math.exp(-10))
+    )
+
+
+def test_info_nce_reaches_neither_the_head_nor_the_centroids():
+    federation = toy("fedcosr", {**PLAIN, "use_ce": False})
+    algorithm, client = federation.algorithm, federation.client(0)
+    omega = omega_of()
+    before = omega["means"].clone()
+    message = {"phi": phi(algorithm.task.initial), "omega": omega}
+    _, state = algorithm.local(client, message)
+    head = {name: p for name, p in algorithm.task.initial.items() if name.startswith("head.")}
+    assert equal(head, {name: state["theta"][name] for name in head})
+    assert not equal(phi(algorithm.task.initial), phi(state["theta"]))
+    assert torch.equal(omega["means"], before)
+    assert not omega["means"].requires_grad
+
+
+def test_blended_base_lies_tau_of_the_way_and_tau_falls_with_the_loss():
+    federation = played(toy("fedcosr", {**PLAIN, "lr": 0.01}), 2)
+    algorithm, client = federation.algorithm, federation.client(1)
+    message = algorithm.download(federation.server, (1,))[1]
+    tau = algorithm.tau(client, message)
+    blend, own = phi(algorithm.merged(client, message, tau)), phi(client.state["theta"])
+    for name in own:
+        far = (own[name] - message["phi"][name]).norm()
+        torch.testing.assert_close((blend[name] - message["phi"][name]).norm(), tau * far, rtol=1e-3, atol=1e-6)
+
+    def tau_at(loss: float) -> float:
+        return float(algorithm.tau(dataclasses.replace(client, state={"L": torch.tensor(loss)}), message))
+
+    assert tau_at(0.0) == 1.0
+    assert tau_at(0.5) > tau_at(1.0) > tau_at(3.0) > 0.0
+    torch.testing.assert_close(tau_at(1.0), math.exp(-0.8))
+
+
+@pytest.mark.parametrize("rule", [{"gamma": 5.0}, {"tau": "linear"}, {"tau": "fixed", "tau_value": 0.5}])
+def test_one_client_does_not_depend_on_the_tau_rule(rule):
+    usual, other = (played(toy("fedcosr", {**PLAIN, **hp}, clients=1)) for hp in ({}, rule))
+    for name, p in usual.states[0]["theta"].items():
+        torch.testing.assert_close(p, other.states[0]["theta"][name], rtol=1e-4, atol=1e-5)
+
+
+def test_min_clients_1_without_noise_is_the_plain_run():
+    plain = played(toy("fedcosr"))
+    options = played(toy("fedcosr", {"min_clients": 1, "announce_first": True, "min_samples": 1, "dp_sigma": 0.0}))
+    assert equal(plain.server["phi"], options.server["phi"])
+    assert all(equal(plain.states[i]["theta"], options.states[i]["theta"]) for i in range(4))
+
+
+@pytest.mark.parametrize("announce", [False, True])
+def test_min_clients_above_n_is_fedper_with_adam(announce):
+    ours = toy("fedcosr", {**PLAIN, "min_clients": 5, "announce_first": announce})
+    fedper = played(toy("fedper", ADAM))
+    played(ours)
+    assert "omega" not in ours.server
+    assert equal(ours.server["phi"], fedper.server["phi"])
+    assert all(equal(personal(ours, i), personal(fedper, i)) for i in range(4))
+
+
+def test_negatives_include_classes_that_the_client_does_not_hold():
+    algorithm = toy("fedcosr").algorithm
+    omega, (z, _) = omega_of(), z_of()
+    y = torch.zeros(len(z), dtype=torch.int64)
+    fewer = {name: rows[:2] for name, rows in omega.items()}
+    assert algorithm.info_nce(z, y, fewer)[0] < algorithm.info_nce(z, y, omega)[0] - 0.01
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.0, 2.0])
+def test_round_0_is_one_local_epoch_with_adam_for_every_alpha(alpha):
+    ours, local = played(toy("fedcosr", {**PLAIN, "alpha": alpha}), 1), played(toy("local", ADAM), 1)
+    assert all(equal(ours.states[i]["theta"], local.states[i]["theta"]) for i in range(4))
+
+
+def test_dropout_acts_and_representations_are_taken_before_it():
+    with_it, without = played(toy("fedcosr", {"dropout": 0.5}), 1), played(toy("fedcosr", PLAIN), 1)
+    assert not equal(with_it.states[0]["theta"], without.states[0]["theta"])
+    net = with_it.algorithm.task.net(with_it.states[0]["theta"], dropout=0.5)
+    sent = centroids(net.train(), with_it.client(0))
+    again = centroids(with_it.algorithm.task.net(with_it.states[0]["theta"]), with_it.client(0))
+    assert torch.equal(sent["means"], again["means"])
+
+
+def test_class_without_centroid_is_not_counted_and_a_lone_centroid_gives_no_loss():
+    algorithm = toy("fedcosr").algorithm
+    omega, (z, y) = omega_of(), z_of()
+    some = {name: rows[1:3] for name, rows in omega.items()}  # classes 1 and 2
+    value, known = algorithm.info_nce(z, y, some)
+    held = (y == 1) | (y == 2)
+    assert known == held.sum()
+    torch.testing.assert_close(value, algorithm.info_nce(z[held], y[held], some)[0])
+    alone = {name: rows[:1] for name, rows in omega.items()}
+    assert algorithm.mean_contrast([algorithm.info_nce(z, y, alone)], alone) is None
+    none = algorithm.info_nce(z[y == 0], y[y == 0], some)
+    assert algorithm.mean_contrast([none], some) is None
+
+
+def test_contrastive_loss_that_drives_tau_is_the_mean_over_the_epochs_samples():
+    federation = played(toy("fedcosr", {**PLAIN, "lr": 0.0}), 2)
+    client, server = federation.client(0), federation.server
+    message = federation.algorithm.download(server, (0,))[0]
+    _, state = federation.algorithm.local(client, message)
+    z = federation.algorithm.net(state["theta"]).body(next(client.samples())[0])
+    expected, _ = federation.algorithm.info_nce(z, client.y, message["omega"])  # nothing moved: any order is the same
+    torch.testing.assert_close(state["L"], expected)
+
+
+def test_without_cross_entropy_nearest_centroid_is_scored_too():
+    federation = toy("fedcosr", {"use_ce": False})
+    federation.start()
+    played(federation, 2)
+    assert set(federation.evaluation()["accuracy"]) == {"pre", "post", "centroid"}
+
+
+def test_stale_centroids_are_kept_or_dropped():
+    sent = {"means": torch.ones(1, 8), "labels": torch.tensor([2]), "counts": torch.tensor([3], dtype=torch.int32)}
+    old = {"means": torch.zeros(2, 8), "labels": torch.tensor([1, 2]), "counts": torch.tensor([5, 5]).int()}
+    for stale, labels in (("keep", [1, 2]), ("drop", [2])):
+        algorithm = toy("fedcosr", {"stale": stale}).algorithm
+        reply = {"phi": phi(algorithm.task.initial), "omega": sent, "n": torch.tensor(3)}
+        omega = algorithm.aggregate({"omega": old}, {0: reply})["omega"]
+        assert omega["labels"].tolist() == labels
+        assert torch.equal(omega["means"][-1], torch.ones(8))
+
+
+def test_announced_classes_keep_rare_centroids_on_the_client():
+    federation = toy("fedcosr", {"min_clients": 2, "announce_first": True}, partition="path:2", clients=4)
+    federation.step()
+    held = torch.stack([federation.client(i).counts > 0 for i in range(4)]).sum(0)
+    assert federation.server["omega"]["labels"].tolist() == [c for c in range(4) if held[c] >= 2]
+    rare = toy("fedcosr", {"min_samples": 1000})
+    reply, _ = rare.algorithm.local(rare.client(0), rare.server)
+    assert len(reply["omega"]["labels"]) == 0
+
+
+def test_noise_is_clipped_scaled_and_accounted_for():
+    quiet, loud = (toy("fedcosr", {**PLAIN, "dp_sigma": s, "dp_clip_base": 0.5}) for s in (1e-9, 2.0))
+    base = {}
+    for federation in (quiet, loud):
+        reply, state = federation.algorithm.local(federation.client(0), federation.server)
+        base[federation] = torch.cat([p.flatten() for p in reply["phi"].values()])
+        assert state["releases"] == 1
+    start = torch.cat([p.flatten() for p in phi(quiet.algorithm.task.initial).values()])
+    assert (base[quiet] - start).norm() <= 0.5 * (1 + 1e-4)
+    assert abs((base[loud] - base[quiet]).std() / (2 * 0.5 * 2.0) - 1) < 0.1
+    record, _ = loud.step()
+    torch.testing.assert_close(record["logs"]["epsilon"], [gaussian_epsilon(2.0, 1, 1e-5)] * 4)
+    orders = torch.linspace(1.001, 100, 200_000, dtype=torch.float64)
+    brute = (3 * orders / (2 * 4.0) + math.log(1e5) / (orders - 1)).min()
+    torch.testing.assert_close(gaussian_epsilon(2.0, 3, 1e-5), brute.item(), rtol=1e-4, atol=0)
+
+
+def test_records_carry_tau_contrast_and_the_information_bound():
+    federation = played(toy("fedcosr"), 1)
+    record, _ = federation.step()
+    logs = record["logs"]
+    assert all(0.0 <= tau <= 1.0 for tau in logs["tau"])
+    for contrast, information in zip(logs["contrast"], logs["information"], strict=True):
+        torch.testing.assert_close(information, math.log(4) - contrast, rtol=1e-5, atol=1e-6)
