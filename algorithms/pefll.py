@@ -1,15 +1,15 @@
 """PeFLL (Scott et al., "PeFLL: personalized federated learning by learning to learn", ICLR 2024), Algorithms 1 and 2.
 
-A hypernetwork h on the server makes a client's whole model from its descriptor: theta_i = h(v_i; H). A descriptor is
-the mean of an embedding network e(x, y; E) over the client's data. E and H learn end to end from local training.
+A hypernetwork h on the server makes a client's whole model, theta_i = h(v_i; H), from a descriptor v_i: the mean of an
+embedding network e(x, y; E) over the client's data. E and H learn end to end from local training.
 
 Down: E, then theta_i, then dv_i. Up: v_i, then D_i, then dE_i. Private: nothing (E, while a round lasts).
 Scored: theta_i = h(v_i) with v_i over all training data, without fine-tuning (pre).
-Deviations: the server standardises descriptors by the first it ever gets (lowest id of round 1; each by itself until
-then). Inner loop: an epoch of plain SGD, not 50 steps with momentum as in the public code. The L2 terms act, unlike
+Deviations: the server standardises descriptors, by the first it ever gets (lowest id of round 1; until then each by
+itself). Local training is an epoch of plain SGD, in the public code 50 steps with momentum. The L2 terms act, unlike
 there; lambda_h is h's and lambda_v is e's, the reverse of the FedCoSR paper (both 0.001). Images under 32x32 are padded
-with zeros. Classes that a client lacks can be predicted (option). The FedCoSR paper's cost 2(Omega + theta) has no
-centroids to count: it is 2(E + l + theta). Both networks are sized for the FedCoSR paper's CNN.
+with zeros. Classes that a client lacks may be predicted (option). The networks are sized for the FedCoSR paper's CNN;
+its cost 2(Omega + theta) has no centroids to count here: it is 2(E + l + theta).
 """
 
 import math
@@ -21,8 +21,6 @@ from torch.nn.functional import conv2d, linear, max_pool2d, one_hot, pad, relu
 
 from pflbench.api import Algorithm, Client, Cohort, Hparams, Message, Model, Net, Params, State, Task, Taxonomy, setting
 from pflbench.ops import cross_entropy_loss, local_sgd, weighted_mean
-
-SIDE = 32  # least side of e's input
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ class PeFLL(Algorithm):
     def __init__(self, hp: Hparams, task: Task) -> None:
         super().__init__(hp, task)
         self.l = 1 + task.clients // 4  # entries of a descriptor
-        flat = 32 * math.prod(((max(side, SIDE) - 4) // 2 - 4) // 2 for side in task.shape[1:])
+        flat = 32 * math.prod(((max(side, 32) - 4) // 2 - 4) // 2 for side in task.shape[1:])
         convs = {"conv1": (16, task.shape[0] + task.classes, 5, 5), "conv2": (32, 16, 5, 5)}
         cnn = {**convs, "fc1": (120, flat), "fc2": (84, 120), "fc3": (self.l, 84)}
         self.e = cnn if self.hp.embed == "cnn" else {"fc": (self.l, task.classes)}  # weights of layers: (out, in, ...)
@@ -73,16 +71,14 @@ class PeFLL(Algorithm):
         return {"E": E, "H": {name: p for name, p in w.items() if name not in E}}
 
     def round(self, server: State, cohort: Cohort) -> State:
-        ids = sorted(cohort.ids)
         described = cohort.call(self.describe, self.download(server, cohort.ids))
-        v = torch.stack([described[id]["v"] for id in ids])  # (N, l)
+        ids, v = list(described), torch.stack([reply["v"] for reply in described.values()])  # (N, l), ascending ids
         if self.hp.standardise == "first" and "mu0" not in server:
             server = {**server, **dict(zip(("mu0", "sd0"), moments(v[0]), strict=True))}
         theta, pullback = torch.func.vjp(lambda H, v: self.generated({**server, "H": H}, v), server["H"], v)[:2]
         replies = cohort.call(self.local, {id: {"theta": row(theta, i)} for i, id in enumerate(ids)})
         D = {name: torch.stack([replies[id]["D"][name] for id in ids]) for name in theta}
-        with torch.no_grad():  # sum_i D_i^T d theta_i / dH, and for every i dv_i = D_i^T d theta_i / d v_i
-            dH, dv = pullback(D)
+        dH, dv = torch.no_grad()(pullback)(D)  # sum_i D_i^T d theta_i / dH; for each i, D_i^T d theta_i / d v_i
         answers = cohort.call(self.backprop, {id: {"dv": dv[i]} for i, id in enumerate(ids)})
         dE = weighted_mean(answers, "dE", dict.fromkeys(ids, torch.ones(())))
         return self.adam(server, {**dE, **{name: g / len(ids) for name, g in dH.items()}})
@@ -115,7 +111,7 @@ class PeFLL(Algorithm):
         if self.hp.embed == "labels":
             return linear(one_hot(y, self.task.classes).float(), *layers[0])
         (weight, bias), conv2, fc1, fc2, fc3 = layers
-        high, wide = (max(0, SIDE - side) for side in x.shape[2:])
+        high, wide = (max(0, 32 - side) for side in x.shape[2:])
         x = pad(x, (wide // 2, wide - wide // 2, high // 2, high - high // 2))
         labels = weight[:, x.shape[1] :].sum((2, 3)).T[y]  # (B, 16): a plane of ones adds the sum of its kernel
         z = conv2d(x, weight[:, : x.shape[1]], bias) + labels[:, :, None, None]
@@ -131,7 +127,6 @@ class PeFLL(Algorithm):
             a = linear(relu(a), *layers[f"hidden{j}"])
         return {name: linear(a, *layers[name]).view(-1, *p.shape) for name, p in self.task.initial.items()}
 
-    @torch.no_grad()
     def adam(self, server: State, g: Params, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> State:
         """g <- clip(g + 2 lambda w); m <- b1 m + (1 - b1) g; s <- b2 s + (1 - b2) g^2;
         w <- w - lr m / (1 - b1^t) / (sqrt(s / (1 - b2^t)) + eps), where w is E and H."""
@@ -146,27 +141,23 @@ class PeFLL(Algorithm):
         w = {name: p.addcdiv(m[name], s[name].sqrt().div_(root).add_(eps), value=-rate) for name, p in w.items()}
         return {**server, **self.nets(w), "m": m, "s": s, "t": torch.tensor(t)}
 
-    @torch.no_grad()
     def evaluation(self, server: State, cohort: Cohort) -> dict[int, Message]:
         described = cohort.call(self.describe_all, self.download(server, cohort.ids))
-        theta = self.generated(server, torch.stack([described[id]["v"] for id in cohort.ids]))
-        return {id: {"theta": row(theta, i)} for i, id in enumerate(cohort.ids)}
+        theta = self.generated(server, torch.stack([reply["v"] for reply in described.values()]))
+        return {id: {"theta": row(theta, i)} for i, id in enumerate(described)}
 
     def describe_all(self, client: Client, message: Message) -> tuple[Message, State]:
-        total = torch.zeros(self.l, dtype=torch.float64, device=client.y.device)
-        for x, y in client.samples():
-            total += self.embedded(message["E"], x, y).double().sum(0)
+        zero = torch.zeros(self.l, dtype=torch.float64, device=client.y.device)
+        total = sum((self.embedded(message["E"], x, y).double().sum(0) for x, y in client.samples()), zero)
         return {"v": (total / client.n.clamp(min=1)).float()}, client.state
 
     def personal(self, client: Client, message: Message) -> Model:
-        return self.masked(client, message["theta"])
+        theta, absent = message["theta"], client.counts == 0
+        last = list(theta)[-1]  # the bias of the logits
+        return {**theta, last: theta[last].masked_fill(absent, -math.inf)} if self.hp.mask_absent else theta
 
     def trained(self, client: Client, message: Message, reply: Message) -> Model:
-        return self.masked(client, {name: p - reply["D"][name] for name, p in message["theta"].items()})
-
-    def masked(self, client: Client, theta: Params) -> Params:  # with mask_absent: output bias -inf for absent classes
-        last, absent = list(theta)[-1], client.counts == 0
-        return {**theta, last: theta[last].masked_fill(absent, -math.inf)} if self.hp.mask_absent else theta
+        return self.personal(client, {"theta": {name: p - reply["D"][name] for name, p in message["theta"].items()}})
 
 
 def row(theta: Params, i: int) -> Params:

@@ -3,6 +3,7 @@
 import dataclasses
 import re
 import sys
+import textwrap
 import warnings
 from typing import Any
 
@@ -12,20 +13,14 @@ from pflbench.errors import UserError
 
 PARTS = ("Down", "Up", "Private", "Scored", "Deviations")
 """What a plugin's docstring says after the citation, each word with a colon."""
+COLUMNS = ("name", "title", "type", "technique", "label_skew", "data_scarcity", "scored")
 
 
 def row(cls: type[Algorithm]) -> dict[str, str]:
     """A method's line in the list."""
-    taxonomy = cls.taxonomy
-    return {
-        "name": registry.name_of(cls),
-        "title": cls.title,
-        "type": taxonomy.kind,
-        "technique": taxonomy.technique,
-        "label_skew": taxonomy.label_skew,
-        "data_scarcity": taxonomy.data_scarcity,
-        "scored": cls.scored,
-    }
+    kind = cls.taxonomy
+    values = (kind.kind, kind.technique, kind.label_skew, kind.data_scarcity, cls.scored)
+    return dict(zip(COLUMNS, (registry.name_of(cls), cls.title, *values), strict=True))
 
 
 def rows() -> list[dict[str, str]]:
@@ -72,3 +67,34 @@ def documented(text: str) -> tuple[str, dict[str, str]]:
     pieces = re.split(rf"\b({'|'.join(PARTS)}):", rest)
     parts = dict(zip(pieces[1::2], pieces[2::2], strict=True))
     return " ".join(first.split()), {name: " ".join(part.split()) for name, part in parts.items()}
+
+
+def lines(details: dict[str, Any]) -> list[str]:
+    """A method as it is shown to a person, but for its hyperparameters."""
+    marks = [
+        f"{word} {details[name]}"
+        for name, word in [("label_skew", "label skew:"), ("data_scarcity", "data scarcity:")]
+        if details[name]
+    ]
+    said = {
+        "kind": "; ".join([f"{details['type']}, {details['technique']}", *marks]),
+        "down": f"{details['down']['what']} [{details['down']['numbers']} numbers of 4 bytes]",
+        "up": f"{details['up']['what']} [{details['up']['numbers']} numbers of 4 bytes]",
+        "private": details["private"],
+        "scored": f"{details['scored']}: {details['scored_model']}",
+        "deviations": details["deviations"],
+    }
+    texts = [f"{name:<12}{text or '(not stated)'}" for name, text in said.items()]
+    indented = [textwrap.fill(text, 110, subsequent_indent=" " * 12) for text in texts]
+    return [textwrap.fill(f"{details['name']}: {details['citation']}", 110), "", *indented, ""]
+
+
+def hyperparameter_table(details: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Headers and rows for a person."""
+    rows = []
+    for found in details["hyperparameters"]:
+        others = "".join(f", {dataset}: {value}" for dataset, value in found["per_dataset"].items())
+        between, values = (" | ", found["choices"]) if "choices" in found else (" .. ", found["range"])
+        allowed = between.join(map(str, values))
+        rows.append((found["name"], f"{found['default']}{others}", allowed, found["meaning"]))
+    return ("hyperparameter", "default", "range", "meaning"), rows

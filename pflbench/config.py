@@ -51,7 +51,7 @@ class Run:
 
     @property
     def cohort_size(self) -> int:
-        """|S_t| = max(1, floor(share * N)), safe against rounding; a method may ask for a smaller share than the run."""
+        """|S_t| = max(1, floor(share * N)), safe against rounding; a method may ask for less than the run."""
         share = min(self.participation, self.hparams.get("participation", 1.0))
         return max(1, int(share * self.clients + 1e-9))
 

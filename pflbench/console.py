@@ -1,5 +1,7 @@
 """What a person sees at the command line: messages of one line, tables, and the progress of a run."""
 
+import json
+import math
 import sys
 import time
 import warnings
@@ -48,6 +50,19 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     Console().print(drawn)
 
 
+def dump(values: Any) -> None:
+    """Print JSON; numbers that are not finite become null."""
+    print(json.dumps(_finite(values), indent=2))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def duration(seconds: float) -> str:
     """1:02:03, or 2:03 below an hour."""
     minutes, rest = divmod(round(seconds), 60)
@@ -66,7 +81,7 @@ class Progress:
         self.resumed = 0  # rounds that were there at the start
         self.megabytes = 0.0
         self.accuracy: float | None = None
-        self.since = time.monotonic()
+        self.times: list[float] = []  # at the start, and after every round
 
     def __enter__(self) -> Self:
         return self
@@ -79,13 +94,14 @@ class Progress:
         self.begun, self.done, self.resumed = True, done, done
         for record in stored:
             self._count(record)
-        self.since = time.monotonic()
+        self.times = [time.monotonic()]
         self.show()
 
     def watch(self, record: Mapping[str, Any], timing: Mapping[str, Any]) -> None:
         """Take in the record of a round."""
         self._count(record)
         self.done = record["round"]
+        self.times.append(time.monotonic())
         self.show()
 
     def show(self) -> None:
@@ -96,9 +112,11 @@ class Progress:
 
     @property
     def left(self) -> str:
-        """The time that the remaining rounds will take, if they are like those of this session."""
-        new = self.done - self.resumed
-        return duration((time.monotonic() - self.since) / new * (self.rounds - self.done)) if new else "-:--"
+        """The time that the remaining rounds will take, if they are like the last ten; the workers' start apart."""
+        recent = (self.times[1:] or self.times)[-11:]
+        if len(recent) < 2:
+            return "-:--"
+        return duration((recent[-1] - recent[0]) / (len(recent) - 1) * (self.rounds - self.done))
 
     @property
     def score(self) -> str:

@@ -40,7 +40,9 @@ def evaluate(formula: str, names: Mapping[str, int]) -> int:
         if isinstance(node, ast.Constant) and type(node.value) is int:
             return node.value
         part = ast.get_source_segment(formula.strip(), node)
-        raise ValueError(f"formula {formula!r}: {part!r} is not allowed; allowed are names, whole numbers, + - * // ( )")
+        raise ValueError(
+            f"formula {formula!r}: {part!r} is not allowed; allowed are names, whole numbers, + - * // ( )"
+        )
 
     try:
         return value(tree)

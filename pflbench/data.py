@@ -129,7 +129,7 @@ def describe(name: str, root: Path | None = None) -> tuple[str, str]:
     """The title of a data set and whether it is there: "embedded", "yes", "no", or "name:PATH" for a file of yours."""
     source, folder = _find(name), data_root(root)
     if hasattr(source.module, "title"):  # the title of an argument: nothing to look for without one
-        return source.title, f"{name}:PATH"
+        return "a file of your own", f"{name}:PATH"
     if not hasattr(source.module, "download"):
         return source.title, "embedded"
     if _open(name, source.title, source.folder(folder)) is None:

@@ -107,8 +107,8 @@ class Processes:
         for pipe, process in self.workers.items():
             pipe.close()
             process.join(5)
-            if process.is_alive():
-                process.kill()
+            process.kill()
+            process.join()
 
 
 def _send(pipe: Connection, value: Any) -> None:

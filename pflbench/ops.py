@@ -184,3 +184,32 @@ def gaussian_epsilon(sigma: float, releases: int, delta: float) -> float:
     min over a > 1 of R a / (2 sigma^2) + log(1/delta) / (a - 1) = R / (2 sigma^2) + sqrt(2 R log(1/delta)) / sigma.
     """
     return releases / (2 * sigma**2) + math.sqrt(2 * releases * math.log(1 / delta)) / sigma
+
+
+def simplex_qp(R: Tensor) -> tuple[Tensor, float]:
+    """argmin of a^T P a over a >= 0, sum a = 1, for P = R^T R, R: (rows, m); in float64.
+
+    If x >= 0 minimises ||R x||^2 + (sum x - 1)^2, then a = x / sum x: the two problems have the same conditions of
+    optimality. The first one is solved in finitely many steps. Returns a and the relative gap (g.a - min g) / g.a,
+    g = P a, which is 0 at the optimum (values of a^T P a below 1e-9 of the smallest on the diagonal count as 0).
+    """
+    from scipy.optimize import nnls
+
+    m = R.shape[1]
+    uniform = torch.full((m,), 1 / m, dtype=torch.float64)
+    diagonal = R.double().square().sum(0)
+    if not diagonal.isfinite().all():
+        return uniform, float("inf")
+    if not diagonal.any():
+        return uniform, 0.0
+    R = R.double() / diagonal[diagonal > 0].min().sqrt()
+    goal = torch.zeros(len(R) + 1, dtype=torch.float64)
+    goal[-1] = 1.0
+    try:
+        x, _ = nnls(torch.cat([R, torch.ones(1, m, dtype=torch.float64)]).numpy(), goal.numpy())
+    except RuntimeError:  # too many steps
+        return uniform, float("inf")
+    a = torch.from_numpy(x) / x.sum()
+    g = R.T @ (R @ a)
+    value = g @ a
+    return a, float((value - g.min()) / value.clamp(min=1e-9))

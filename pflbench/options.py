@@ -1,7 +1,7 @@
 """The options of the command line that settings of a run stand behind, with their help; imports typer only.
 
-Every one is None unless given, so that it overrides a configuration file only then. `shown` is the default of
-`pflbench.config.Run`, which cannot be imported here: the help must come up without torch.
+Every setting is None unless given, so that it overrides a configuration file only then. Its default, in brackets, is
+that of `pflbench.config.Run`, which cannot be imported here: the help must come up without torch.
 """
 
 from pathlib import Path
@@ -10,95 +10,44 @@ from typing import Annotated, Any
 import typer
 
 
-def _option(*names: str, text: str, shown: str | bool = False, **more: Any) -> Any:
-    return typer.Option(*names, help=text, show_default=shown, **more)
+def _option(text: str, metavar: str | None = None, *names: str, **more: Any) -> Any:
+    return typer.Option(*names, help=text, metavar=metavar, show_default=False, **more)
 
 
-PLAN = "What is run"
-SPLIT = "Who has which samples"
-MACHINE = "Where and how"
+Dataset = Annotated[str | None, _option("A name of 'pflbench data list', or npz:PATH. [digits]", "NAME")]
+Partition = Annotated[str | None, _option("dir:BETA, path:CLASSES, iid or file:PATH. [dir:0.1]", "KIND")]
+Clients = Annotated[int | None, _option("Number of clients. [20, or as many as file:PATH has]", "N")]
+Rounds = Annotated[int | None, _option("Communication rounds. [200]", "N")]
+Seed = Annotated[int | None, _option("Seed of everything random. [0]", "N")]
+Participation = Annotated[float | None, _option("Fraction of the clients in a round. [1.0]", "FRACTION")]
+EvalEvery = Annotated[int | None, _option("Evaluate every N rounds, and after the last. [1]", "N")]
 
-Dataset = Annotated[
-    str | None, _option(text="A name of 'pflbench data list', or npz:PATH.", shown="digits", rich_help_panel=PLAN)
-]
-Rounds = Annotated[int | None, _option(text="Communication rounds.", shown="200", rich_help_panel=PLAN)]
-Seed = Annotated[int | None, _option(text="Seed of everything random.", shown="0", rich_help_panel=PLAN)]
-Participation = Annotated[
-    float | None, _option(text="Fraction of the clients in a round.", shown="1.0", rich_help_panel=PLAN)
-]
-EvalEvery = Annotated[
-    int | None, _option(text="Evaluate every so many rounds, and after the last.", shown="1", rich_help_panel=PLAN)
-]
-Network = Annotated[str | None, _option("--model", text="cnn, mlp or resnet18.", shown="cnn", rich_help_panel=PLAN)]
-Width = Annotated[int | None, _option(text="k, entries of a representation.", shown="128", rich_help_panel=PLAN)]
-HeadLayers = Annotated[
-    int | None, _option(text="Layers of the network that are its head.", shown="1", rich_help_panel=PLAN)
-]
+Network = Annotated[str | None, _option("cnn, mlp or resnet18. [cnn]", "NAME", "--model")]
+Width = Annotated[int | None, _option("k, entries of a representation. [128]", "N")]
+HeadLayers = Annotated[int | None, _option("How many layers of the network are its head. [1]", "N")]
+
 Hyperparameters = Annotated[
     list[str] | None,
-    _option(
-        "--set",
-        text="A hyperparameter of the method; may be repeated. See 'pflbench algorithms show NAME'.",
-        metavar="NAME=VALUE",
-        rich_help_panel=PLAN,
-    ),
+    _option("A hyperparameter; may be repeated. See 'pflbench algorithms show'.", "NAME=VALUE", "--set"),
 ]
-ConfigFile = Annotated[
-    Path | None,
-    _option("--config", text="Settings from a TOML file; options override it.", metavar="FILE", rich_help_panel=PLAN),
-]
-Plugin = Annotated[
-    Path | None, _option(text="A file with a method of your own.", metavar="PATH.py", rich_help_panel=PLAN)
-]
+ConfigFile = Annotated[Path | None, _option("Settings from a file; options override it.", "FILE.toml", "--config")]
+Plugin = Annotated[Path | None, _option("A method of your own.", "PATH.py")]
 
-Partition = Annotated[
-    str | None,
-    _option(text="dir:BETA, path:CLASSES, iid or file:PATH.", shown="dir:0.1", rich_help_panel=SPLIT),
-]
-Clients = Annotated[
-    int | None, _option(text="Number of clients.", shown="20, or those of the file", rich_help_panel=SPLIT)
-]
-PartitionSeed = Annotated[
-    int | None, _option(text="Seed of the partition alone.", shown="the seed", rich_help_panel=SPLIT)
-]
-SamplesPerClient = Annotated[
-    str | None, _option(text="Draw every client's size from this range.", metavar="LO-HI", rich_help_panel=SPLIT)
-]
+PartitionSeed = Annotated[int | None, _option("Seed of the partition alone. [the seed]", "N")]
+SamplesPerClient = Annotated[str | None, _option("Draw every client's size from a range, as 80-100.", "LO-HI")]
 Overlap = Annotated[
-    bool | None,
-    _option("--overlap/--no-overlap", text="Let clients share samples to reach their sizes.", rich_help_panel=SPLIT),
+    bool | None, _option("Let clients share samples to reach their sizes. [no]", None, "--overlap/--no-overlap")
 ]
-Keep = Annotated[
-    float | None, _option(text="Fraction of the training samples that is kept.", shown="1.0", rich_help_panel=SPLIT)
-]
-KeepLast = Annotated[
-    int | None, _option(text="Only the last so many clients keep a fraction.", shown="all", rich_help_panel=SPLIT)
-]
-MinSamples = Annotated[
-    int | None, _option(text="Samples that every client has at least.", shown="10", rich_help_panel=SPLIT)
-]
-TestFraction = Annotated[
-    float | None, _option(text="Fraction of a client's samples for testing.", shown="0.25", rich_help_panel=SPLIT)
-]
+Keep = Annotated[float | None, _option("Fraction of the training samples that clients keep. [1.0]", "FRACTION")]
+KeepLast = Annotated[int | None, _option("Only the last N clients keep a fraction. [all]", "N")]
+MinSamples = Annotated[int | None, _option("Samples that every client has at least. [10]", "N")]
+TestFraction = Annotated[float | None, _option("Fraction of a client's samples for testing. [0.25]", "FRACTION")]
 
-Workers = Annotated[
-    int | None,
-    _option(text="Worker processes; 1: none.", shown="usable cores, at most a cohort", min=1, rich_help_panel=MACHINE),
-]
-Device = Annotated[str, _option(text="cpu, cuda, cuda:1, ...", shown="cpu", rich_help_panel=MACHINE)]
-DataRoot = Annotated[
-    Path | None,
-    _option(
-        text="Folder of the data sets.", shown="PFLBENCH_DATA, else a cache", metavar="FOLDER", rich_help_panel=MACHINE
-    ),
-]
-RunsFolder = Annotated[
-    Path,
-    _option("--out", text="Folder of the results.", shown="results/runs", metavar="FOLDER", rich_help_panel=MACHINE),
-]
-CheckpointEvery = Annotated[
-    int, _option(text="Rounds between checkpoints.", shown="10", min=1, rich_help_panel=MACHINE)
-]
-Fresh = Annotated[bool, _option("--fresh", text="Forget what is stored and start anew.", rich_help_panel=MACHINE)]
-Quiet = Annotated[bool, _option("--quiet", text="No progress.", rich_help_panel=MACHINE)]
-Json = Annotated[bool, _option("--json", text="JSON for scripts, and nothing else on stdout.")]
+Workers = Annotated[int | None, _option("Worker processes. [usable cores, at most one a client]", "N", min=1)]
+Device = Annotated[str, _option("cpu, cuda, cuda:1, ... [cpu]", "NAME")]
+DataRoot = Annotated[Path | None, _option("Folder of data sets. [PFLBENCH_DATA, else a cache]", "FOLDER")]
+RunsFolder = Annotated[Path, _option("Folder of results. [results/runs]", "FOLDER", "--out")]
+CheckpointEvery = Annotated[int, _option("Rounds between checkpoints. [10]", "N", min=1)]
+Fresh = Annotated[bool, _option("Forget what is stored and start anew.", None, "--fresh")]
+Quiet = Annotated[bool, _option("No progress.", None, "--quiet")]
+Json = Annotated[bool, _option("JSON for scripts, and nothing else on stdout.", None, "--json")]

@@ -3,7 +3,7 @@
 `checks("path/to/my_method.py")` yields a result for each check; `toy("fedavg")` is a small federation for tests.
 """
 
-from pflbench.testing import description, purity, robustness, traffic
+from pflbench.testing import description, purity, robustness, traffic  # noqa: F401 - they hold the checks
 from pflbench.testing.kit import CHECKS, CheckResult, checks, describe, names, run_check
 from pflbench.testing.problem import TOY, split_by_class, toy
 

@@ -23,7 +23,9 @@ def docstring_has_its_parts(subject: Subject) -> None:
     text = sys.modules[cls.__module__].__doc__ or ""
     citation = text.strip().partition("\n\n")[0]
     if not citation.startswith(cls.title):
-        raise Failed(f"the docstring must begin with {cls.title!r} and the citation: '{cls.title} (authors, venue year)'")
+        raise Failed(
+            f"the docstring must begin with {cls.title!r} and the citation: '{cls.title} (authors, venue year)'"
+        )
     if cls.taxonomy.kind != "local" and not re.search(r"\b(19|20)\d\d\b", citation):
         raise Failed("the first paragraph of the docstring names no year; cite the paper there")
     places = [text.find(part) for part in PARTS]
@@ -56,7 +58,9 @@ def hyperparameters_have_ranges(subject: Subject) -> None:
     hints = typing.get_type_hints(hparams)
     for f in dataclasses.fields(hparams):
         if not {"allowed", "meaning", "per_dataset"} <= f.metadata.keys():
-            raise Failed(f"hyperparameter {f.name} is not made by setting(default, (low, high) or [choices], 'meaning')")
+            raise Failed(
+                f"hyperparameter {f.name} is not made by setting(default, (low, high) or [choices], 'meaning')"
+            )
         if not str(f.metadata["meaning"]).strip():
             raise Failed(f"hyperparameter {f.name} has no meaning; say in a few words what it is")
         defaults = {"default": f.default, **{f"default for {d}": v for d, v in f.metadata["per_dataset"].items()}}

@@ -1,6 +1,8 @@
 """The list of checks, and how one of them is run on a method."""
 
+import contextlib
 import functools
+import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -53,10 +55,8 @@ def checks(plugin: str) -> Iterator[CheckResult]:
     """All checks on a method, by its name or the path of its file; each result when it is there."""
     subject = Subject(plugin)
     try:
-        try:
+        with contextlib.suppress(Exception):  # the checks say why
             subject.start_workers()  # they get ready while the other checks run
-        except Exception:
-            pass  # the checks say why
         for name in CHECKS:
             yield _result(subject, name)
     finally:
@@ -112,16 +112,14 @@ def _cause(error: Exception, subject: Subject) -> str:
     root: BaseException = error
     while root.__cause__ is not None:
         root = root.__cause__
-    own = registry_file(subject)
+    own = _file(subject)
     lines = [frame.lineno for frame in traceback.extract_tb(root.__traceback__) if frame.filename == own]
     text = str(error) if type(error).__module__.startswith("pflbench") else f"{type(error).__name__}: {error}"
     place = f" ({own.rpartition('/')[2]}, line {lines[-1]})" if own and lines else ""
     return text.partition("\n")[0] + place
 
 
-def registry_file(subject: Subject) -> str:
+def _file(subject: Subject) -> str:
     """The file that the method's class is written in."""
-    import sys
-
     module = sys.modules.get(subject.cls.__module__)
     return getattr(module, "__file__", None) or ""

@@ -13,7 +13,7 @@ from pflbench.federation import Federation
 from pflbench.partition import Partition
 from pflbench.site import Setup
 
-TOY = {
+TOY: dict[str, Any] = {
     "dataset": "synthetic:classes=4,side=8,samples=160",
     "partition": "dir:0.5",
     "clients": 4,
@@ -24,7 +24,7 @@ TOY = {
 }
 """The settings of a small problem: a round takes milliseconds."""
 
-TOY_CNN = {**TOY, "dataset": "synthetic:classes=4,side=16,samples=96", "model": "cnn", "width": 16}
+TOY_CNN: dict[str, Any] = {**TOY, "dataset": "synthetic:classes=4,side=16,samples=96", "model": "cnn", "width": 16}
 """The same with the paper's network, on the smallest images that it takes."""
 
 

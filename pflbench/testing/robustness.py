@@ -1,18 +1,18 @@
 """Checks of who takes part: few clients, clients with odd data, clients that were never or not always there."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
 
-from pflbench.federation import Federation
 from pflbench.engine import Serial
+from pflbench.federation import Federation
 from pflbench.partition import Partition
 from pflbench.testing.compare import difference
 from pflbench.testing.kit import Failed, check
 from pflbench.testing.problem import TOY, split_by_class, toy
-from pflbench.testing.purity import _evaluation
-from pflbench.testing.subject import PARTIAL, Played, Subject, play
+from pflbench.testing.subject import PARTIAL, Played, Subject, play, to_score
 
 ALL = [0, 1, 2, 3] * 4  # the classes of a client with four samples of each
 TEST = [0, 1, 2, 3]
@@ -48,7 +48,7 @@ def unseen_client(subject: Subject) -> None:
         algorithm, client = federation.algorithm, federation.client(absent)
         if absent not in algorithm.download(federation.server, (absent,)):
             raise Failed(f"download() has no message for {when}")
-        message = _evaluation(federation, (absent,))[absent]
+        message = to_score(federation, (absent,))[absent]
         x = client.task.pixels(client.x[torch.arange(3)])
         with torch.no_grad():
             scores = algorithm.predict(algorithm.personal(client, message), x)
@@ -96,10 +96,10 @@ def one_client_cohort(subject: Subject) -> None:
 
 
 def _split(train: list[list[int]], test: list[list[int]]) -> Partition:
-    return split_by_class(str(TOY["dataset"]), train, test)
+    return split_by_class(TOY["dataset"], train, test)
 
 
-def _fine(subject: Subject, split: Partition, **settings: object) -> None:
+def _fine(subject: Subject, split: Partition, **settings: Any) -> None:
     """A run on this split ends, finite, with an accuracy for every client that has test data."""
     federation = toy(subject.plugin, split=split, **settings)
     played = play(federation)

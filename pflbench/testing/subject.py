@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,14 +11,15 @@ import numpy as np
 import torch
 
 from pflbench import registry, wire
-from pflbench.api import Algorithm, State
+from pflbench.api import Algorithm, Message, State
+from pflbench.cohort import Cohort
 from pflbench.engine import Engine, Processes, Serial
 from pflbench.federation import Federation, Record
 from pflbench.site import Job, Outcome, Setup
 from pflbench.testing.problem import TOY_CNN, toy_setup
 from pflbench.testing.watch import Notes, watched
 
-PARTIAL = {"clients": 6, "participation": 0.34, "rounds": 4, "seed": 0}
+PARTIAL: dict[str, Any] = {"clients": 6, "participation": 0.34, "rounds": 4, "seed": 0}
 """Two of six clients a round, and at least one of them never in four rounds."""
 
 
@@ -28,27 +29,39 @@ class Played:
 
     federation: Federation
     records: list[Record]
-    servers: list[State]  # after rounds 0, 1, ...
+    servers: list[State]  # after rounds 0, 1, ..., or after the last
     states: list[dict[int, State]]
 
     @property
     def all(self) -> dict[str, Any]:
         """Everything that must be the same in a run that claims to be the same."""
-        after = [
-            {"server": server, "client": states} for server, states in zip(self.servers, self.states, strict=True)
-        ]
+        after = [{"server": server, "client": states} for server, states in zip(self.servers, self.states, strict=True)]
         return {"record": self.records, "state after round": after}
 
 
-def play(federation: Federation, start: bool = True) -> Played:
-    """Play all rounds that are left."""
-    records = [federation.start()[0]] if start else []
-    servers, states = [wire.sent(federation.server)], [wire.sent(federation.states)]
-    while federation.round < federation.run.rounds:
+def play(federation: Federation, start: bool = True, keep_all: bool = True, seed: int = 1) -> Played:
+    """Play all rounds that are left, from a global seed; keep the states after each of them, or after the last."""
+    with global_seed(seed):
+        return _play(federation, start, keep_all)
+
+
+def _play(federation: Federation, start: bool, keep_all: bool) -> Played:
+    records, last = [federation.start()[0]] if start else [], federation.run.rounds
+    servers, states = [], []
+    while True:
+        if keep_all or federation.round == last:
+            servers.append(wire.sent(federation.server))
+            states.append(wire.sent(federation.states))
+        if federation.round == last:
+            return Played(federation, records, servers, states)
         records.append(federation.step()[0])
-        servers.append(wire.sent(federation.server))
-        states.append(wire.sent(federation.states))
-    return Played(federation, records, servers, states)
+
+
+def to_score(federation: Federation, ids: tuple[int, ...]) -> dict[int, Message]:
+    """The messages from which these clients' models are scored now."""
+    cohort = Cohort(federation.algorithm, federation.engine, federation.states, ids, federation.round)
+    messages = federation.algorithm.evaluation(federation.server, cohort)
+    return {id: wire.sent(message) for id, message in messages.items()}
 
 
 class Backwards(Serial):
@@ -88,8 +101,7 @@ class Subject:
     def once_more(self) -> Played:
         """The reference run, done again."""
         setup = toy_setup(self.plugin)
-        with global_seed(1):
-            return play(Federation(setup, _Noting(setup, self.stages)))
+        return play(Federation(setup, _Noting(setup, self.stages)))
 
     @cached_property
     def partial(self) -> Played:
@@ -99,16 +111,13 @@ class Subject:
     @cached_property
     def seen(self) -> tuple[Notes, Played | Exception]:
         """What watching the reference run shows, under another global seed; and how that run ended."""
-        try:
+        with suppress(Exception):  # it stops at the same place when watched, and what was seen until then counts
             _ = self.reference
-        except Exception:
-            pass  # it stops at the same place when watched, and what was seen until then counts
         setup = watched(toy_setup(self.plugin), tuple(self.stages))
-        with global_seed(2):
-            try:
-                return setup.notes, play(Federation(setup, Serial(setup)))
-            except Exception as error:
-                return setup.notes, error
+        try:
+            return setup.notes, play(Federation(setup, Serial(setup)), seed=2)
+        except Exception as error:
+            return setup.notes, error
 
     def federation(self, **settings: Any) -> Federation:
         """A small problem of this method, in this process."""

@@ -49,7 +49,7 @@ def _compare(
     try:
         stated = cost.evaluate(formula, names)
     except ValueError as error:
-        raise Failed(f"{way} = {error}; names of the method's own come from sizes()") from error
+        raise Failed(f"{way}: {error}; names of the method's own come from sizes()") from error
     measured = sum(parts.values()) / cost.NUMBER
     if measured == stated or (measured < stated and not last):
         return
@@ -89,8 +89,8 @@ def engines_agree(subject: Subject) -> None:
     """Two worker processes give the same records and states as one process, bit for bit."""
     setup = subject.network_setup
     workers = subject.start_workers()
-    here = play(Federation(setup, Serial(setup)))
-    there = play(Federation(setup, workers))
+    here = play(Federation(setup, Serial(setup)), keep_all=False)
+    there = play(Federation(setup, workers), keep_all=False)
     if found := difference(here.all, there.all):
         raise Failed(
             f"serial and processes differ: {found}; something is kept outside messages and states, "

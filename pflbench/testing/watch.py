@@ -149,14 +149,16 @@ def _owned(method: Algorithm) -> Flat:
             break
         plain = {name: value for name, value in vars(cls).items() if _remembers(name, value)}
         content.update(flat(plain, cls.__name__))
-    module = inspect.unwrap(type(method).local).__globals__
-    plain = {name: value for name, value in module.items() if _remembers(name, value)}
-    return {**content, **flat(plain, "the module's variable ")}
+        functions = [inspect.unwrap(value) for value in vars(cls).values() if inspect.isfunction(value)]
+        module = functions[0].__globals__ if functions else {}
+        plain = {name: value for name, value in module.items() if _remembers(name, value)}
+        content.update(flat(plain, f"module {cls.__module__.rpartition('.')[2]}"))
+    return content
 
 
 def _remembers(name: str, value: Any) -> bool:
     descriptors = (property, staticmethod, classmethod, functools.cached_property)
-    return not (name.startswith("__") or inspect.isroutine(value) or isinstance(value, type | descriptors))
+    return not (name.startswith("__") or inspect.isroutine(value) or isinstance(value, (type, *descriptors)))
 
 
 def _misfits(name: str, result: Any, arguments: tuple[Any, ...]) -> Iterator[str]:
@@ -169,7 +171,7 @@ def _misfits(name: str, result: Any, arguments: tuple[Any, ...]) -> Iterator[str
         ids = arguments[1] if isinstance(arguments[1], tuple) else arguments[1].ids
         if not isinstance(result, dict) or set(result) != set(ids):
             got = sorted(result) if isinstance(result, dict) else f"a {type(result).__name__}"
-            yield f"{name}() was asked for clients {sorted(ids)} and returned {got}; return a dict with exactly these ids"
+            yield f"{name}() was asked for clients {sorted(ids)} and returned {got}; return a dict of these ids"
         else:
             for id, message in result.items():
                 yield from _bad_leaves(f"the message of {name}() to client {id}", message)
@@ -197,4 +199,3 @@ def _needs_gradient(tree: Any) -> str | None:
 def _where(arguments: tuple[Any, ...]) -> str:
     client = next((argument for argument in arguments if isinstance(argument, Client)), None)
     return "" if client is None else f" (client {client.id}, round {client.round + 1})"
-

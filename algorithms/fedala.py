@@ -1,0 +1,110 @@
+"""FedALA (Zhang et al., "FedALA: Adaptive local aggregation for personalized federated learning", AAAI 2023),
+Algorithm 1.
+
+Down: theta. Up: theta, n. Private: theta_i, the weights W_i of the upper layers. Scored: the merged model, before local
+training (pre).
+Deviations: p counts layers with all their tensors; the authors' code counts tensors. The subset for learning W is
+drawn sample by sample, theirs is a slice. The first learning ends after `max_passes` at the latest, theirs may never
+end. A client that is not selected learns W on a copy, for its score alone. The FedCoSR paper's regularization factor
+lambda = 1 is read as the rate of W, since the method has no regularization.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pflbench.api import Algorithm, Client, Hparams, Message, Model, Params, Replies, State, Taxonomy, log, setting
+from pflbench.ops import cross_entropy_loss, local_sgd, weighted_mean
+
+
+@dataclass(frozen=True)
+class Settings(Hparams):
+    lr: float = setting(0.1, (1e-4, 1.0), "eta, learning rate of local training")
+    p: int = setting(1, (0, 20), "upper layers, from the output on, whose merge is learned; the rest is taken over")
+    eta_w: float = setting(1.0, (0.0, 10.0), "rate of learning the weights W")
+    share: float = setting(0.8, (0.05, 1.0), "s, share of the local data that W is learned on")
+    threshold: float = setting(0.1, (1e-4, 1.0), "the first learning ends when the last losses vary less (std)")
+    window: int = setting(10, (2, 50), "of this many losses, one for each pass")
+    max_passes: int = setting(50, (1, 1000), "bound on the passes of the first learning; later ones take one")
+
+
+class FedALA(Algorithm):
+    title = "FedALA"
+    taxonomy = Taxonomy("PFL", "Local aggregation", label_skew="yes", data_scarcity="no")
+    down, up = "theta", "theta + 1"
+    hp: Settings
+
+    def local(self, client: Client, message: Message) -> tuple[Message, State]:
+        start, W = self.merged(client, message)
+        theta = local_sgd(cross_entropy_loss, start, client, self.hp)
+        return {"theta": theta, "n": client.n}, {"theta": theta, "W": W}
+
+    def aggregate(self, server: State, replies: Replies) -> State:
+        return {"theta": weighted_mean(replies, "theta")}
+
+    def merged(self, client: Client, message: Message) -> tuple[Params, Params]:
+        """Lower layers: the global ones. Upper layers: W g + (1 - W) a, g global, a the client's own. And W.
+
+        A client that never trained takes the global model; W is empty until it was learned once.
+        """
+        upper = self.upper()
+        if not client.state or not upper:
+            return message["theta"], {}
+        g, a = ({name: theta[name] for name in upper} for theta in (message["theta"], client.state["theta"]))
+        W = self.learned(client, message["theta"], g, a)
+        log(mean_weight=torch.cat([w.flatten() for w in W.values()]).mean())
+        return {**message["theta"], **mix(W, g, a)}, W
+
+    def learned(self, client: Client, theta: Params, g: Params, a: Params) -> Params:
+        """W <- clip(W - eta_w grad CE(t) (g - a), 0, 1) after every batch, t being the model merged by W."""
+        W: Params = client.state["W"] or {name: torch.ones_like(p) for name, p in g.items()}
+        passes = 1 if client.state["W"] else self.hp.max_passes
+        net = self.net(theta).requires_grad_(False)
+        t = {name: p.requires_grad_() for name, p in net.named_parameters() if name in W}
+        put(t, mix(W, g, a))
+        losses: list[Tensor] = []
+        while len(losses) < passes and not self.settled(losses):
+            for x, y in self.subset(client):
+                loss = cross_entropy_loss(net, x, y)
+                G = dict(zip(t, torch.autograd.grad(loss, list(t.values())), strict=True))
+                W = {name: (W[name] - self.hp.eta_w * G[name] * (g[name] - a[name])).clamp(0, 1) for name in W}
+                put(t, mix(W, g, a))
+            losses.append(loss.detach())  # of the last batch
+        log(passes=len(losses))
+        return W
+
+    def settled(self, losses: list[Tensor]) -> bool:
+        window = self.hp.window
+        return len(losses) > window and bool(torch.stack(losses[-window:]).std(correction=0) < self.hp.threshold)
+
+    def subset(self, client: Client) -> Iterator[tuple[Tensor, Tensor]]:
+        """Batches of the samples that W is learned on, in a round always the same."""
+        order = torch.randperm(len(client.y), generator=client.generator("weights"))
+        chosen = order[: max(1, int(self.hp.share * len(order) + 1e-9))]
+        for rows in chosen.split(self.hp.batch_size):
+            yield self.task.pixels(client.x[rows]), client.y[rows.to(client.y.device)]
+
+    def upper(self) -> list[str]:
+        """Names of the parameters of the last p layers; a layer is what shares a prefix, as `head.fc2`."""
+        names = [name for name, _ in self.task.skeleton.named_parameters()]
+        layers = list(dict.fromkeys(name.rpartition(".")[0] for name in names))
+        chosen = layers[max(0, len(layers) - self.hp.p) :]
+        return [name for name in names if name.rpartition(".")[0] in chosen]
+
+    def personal(self, client: Client, message: Message) -> Model:
+        return self.merged(client, message)[0]
+
+    def trained(self, client: Client, message: Message, reply: Message) -> Model:
+        return reply["theta"]
+
+
+def mix(W: Params, g: Params, a: Params) -> Params:
+    return {name: W[name] * g[name] + (1 - W[name]) * a[name] for name in W}  # exact at 0 and 1
+
+
+@torch.no_grad()
+def put(t: Params, values: Params) -> None:
+    for name, p in t.items():
+        p.copy_(values[name])

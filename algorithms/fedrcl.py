@@ -1,0 +1,100 @@
+"""FedRCL (Seo et al., "Relaxed contrastive learning for federated learning", CVPR 2024), the relaxed contrastive loss
+at several levels of the network.
+
+Down: theta. Up: theta, n. Private: nothing. Scored: the new global model on every client's test data (pre).
+Deviations: by default pairs are mined as in the authors' program (the hardest positive, the two hardest negatives, the
+least similar partner); `pairs` = "all" is the published sum over all pairs as we read it, where a positive competes
+with the negatives only. Clients are averaged by n_i unless `weighting` says otherwise; no weight decay. Levels are the
+outputs of the body's layers that have parameters, before ReLU; ResNet's blocks are taken whole, so after theirs.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, normalize, softplus
+
+from pflbench.api import Algorithm, Client, Hparams, Message, Model, Net, Replies, State, Taxonomy, log, setting
+from pflbench.ops import local_sgd, weighted_mean
+
+ABSENT = -1e9  # in place of the cosine of a pair that does not count: its exponential and gradient are exactly 0
+
+
+@dataclass(frozen=True)
+class Settings(Hparams):
+    lr: float = setting(0.1, (1e-4, 1.0), "eta, learning rate of local training")
+    lr_decay: float = setting(1.0, (0.9, 1.0), "factor on the learning rate in every round; the authors' is 0.998")
+    clip: float = setting(10.0, (0.0, 100.0), "bound on the gradient norm; 0: none")
+    w_scl: float = setting(1.0, (0.0, 10.0), "weight of the supervised contrastive loss S")
+    beta: float = setting(1.0, (0.0, 10.0), "weight of the divergence penalty R")
+    lam: float = setting(0.7, (0.0, 1.0), "lambda, cosine from which on a pair of one class is too close")
+    temperature: float = setting(0.05, (0.01, 1.0), "tau, temperature of S and R")
+    pairs: str = setting("mined", ["mined", "all"], "pairs in S and R: the hardest of each anchor, or all")
+    weighting: str = setting("samples", ["samples", "uniform"], "weights of the clients in the mean: n_i, or equal")
+
+
+class FedRCL(Algorithm):
+    title = "FedRCL"
+    taxonomy = Taxonomy("FL", "Contrastive learning", label_skew="yes", data_scarcity="no")
+    down, up = "theta", "theta + 1"
+    hp: Settings
+
+    def local(self, client: Client, message: Message) -> tuple[Message, State]:
+        def loss(net: Net, x: Tensor, y: Tensor) -> Tensor:  # CE + w_scl S + beta R
+            z, levels = features(net.body, x)
+            s, r = self.terms(levels, y)
+            log(S=s.detach(), R=r.detach())
+            return cross_entropy(net.head(net.drop(z)), y) + self.hp.w_scl * s + self.hp.beta * r
+
+        hp = replace(self.hp, lr=self.hp.lr * self.hp.lr_decay**client.round)
+        theta = local_sgd(loss, message["theta"], client, hp, clip=self.hp.clip)
+        return {"theta": theta, "n": client.n}, {}
+
+    def terms(self, levels: list[Tensor], y: Tensor) -> tuple[Tensor, Tensor]:
+        """S and R of a batch: means over its samples a, the anchors, and over levels (each (B, width))."""
+        if not levels:  # a body without parameters
+            return torch.zeros((), device=y.device), torch.zeros((), device=y.device)
+        same = y[:, None] == y  # (B, B)
+        partner = same & ~torch.eye(len(y), dtype=torch.bool, device=y.device)
+        cosine = torch.stack([u @ u.T for u in (normalize(level, eps=1e-8) for level in levels)])  # s_ab, (L, B, B)
+        return self.mined(cosine, same, partner) if self.hp.pairs == "mined" else self.all(cosine, same, partner)
+
+    def mined(self, cosine: Tensor, same: Tensor, partner: Tensor) -> tuple[Tensor, Tensor]:
+        """One positive and two negatives for S, one partner for R, per anchor."""
+        q = cosine.masked_fill(~same, 2.0).amin(-1, keepdim=True)  # (L, B, 1); the anchor itself is a positive
+        h = cosine.masked_fill(same, ABSENT).topk(min(2, len(same))).values  # (L, B, 2)
+        r = cosine.masked_fill(~partner, 2.0).amin(-1, keepdim=True)
+        r = r.masked_fill((r < self.hp.lam) | ~partner.any(-1, keepdim=True), ABSENT)
+        return self.nce(q, h).mean(), self.nce(1.0, r).mean()
+
+    def all(self, cosine: Tensor, same: Tensor, partner: Tensor) -> tuple[Tensor, Tensor]:
+        """Every partner is a positive for S, against all negatives; every close one counts for R."""
+        each = self.nce(cosine, cosine.masked_fill(same, ABSENT)) * partner  # (L, B, B)
+        close = partner & (cosine > self.hp.lam)
+        s = each.sum(-1) / partner.sum(-1).clamp(min=1)
+        return s.mean(), self.nce(1.0, cosine.masked_fill(~close, ABSENT)).mean()
+
+    def nce(self, positive: Tensor | float, others: Tensor) -> Tensor:
+        """-log(e^{p/tau} / (e^{p/tau} + sum_j e^{o_j/tau})), j along the last dimension."""
+        tau = self.hp.temperature
+        return softplus(torch.logsumexp(others / tau, -1, keepdim=True) - positive / tau)
+
+    def aggregate(self, server: State, replies: Replies) -> State:
+        equal = {id: torch.ones(()) for id in replies}
+        return {"theta": weighted_mean(replies, "theta", equal if self.hp.weighting == "uniform" else None)}
+
+    def personal(self, client: Client, message: Message) -> Model:
+        return message["theta"]
+
+    def trained(self, client: Client, message: Message, reply: Message) -> Model:
+        return reply["theta"]
+
+
+def features(body: nn.Sequential, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """z, and the levels: outputs of the layers that have parameters, spatial means (B, channels) of feature maps."""
+    levels = []
+    for layer in body:
+        x = layer(x)
+        if next(layer.parameters(), None) is not None:
+            levels.append(x.mean((2, 3)) if x.dim() == 4 else x)
+    return x, levels

@@ -1,0 +1,56 @@
+"""FedRep (Collins et al., "Exploiting shared representations for personalized federated learning", ICML 2021),
+Algorithm 1.
+
+Down: phi. Up: phi, n. Private: pi_i. Scored: the new global base with the client's own head (pre).
+Deviations: bases are weighed by n_i, in the box equally; both phases are passes over the data. The FedCoSR paper's
+r = 5 is read as 4 passes for the head and 1 for the base; its regularization factor lambda = 1 has no place in the
+method and is left out. The authors' code tunes the heads once more after the last round; here that is an option.
+"""
+
+from dataclasses import dataclass, replace
+
+from pflbench.api import Algorithm, Client, Hparams, Message, Model, Params, Replies, State, Taxonomy, setting
+from pflbench.ops import cross_entropy_loss, local_sgd, phi, pi, weighted_mean
+
+
+@dataclass(frozen=True)
+class Settings(Hparams):
+    head_epochs: int = setting(4, (0, 50), "passes over the local data for the head, first, the base being frozen")
+    epochs: int = setting(1, (0, 50), "passes over the local data for the base, then, the new head being frozen")
+    final_head_epochs: int = setting(0, (0, 50), "passes that fit a copy of the head to the newest base for scoring")
+
+
+class FedRep(Algorithm):
+    title = "FedRep"
+    taxonomy = Taxonomy("PFL", "Model splitting", label_skew="yes", data_scarcity="no")
+    down, up = "phi", "phi + 1"
+    hp: Settings
+
+    def init_server(self) -> State:
+        return {"phi": phi(self.task.initial)}
+
+    def init_client(self) -> State:
+        return {"pi": pi(self.task.initial)}
+
+    def local(self, client: Client, message: Message) -> tuple[Message, State]:
+        theta = {**message["phi"], **client.state["pi"]}
+        theta = self.phase("head", theta, client, self.hp.head_epochs)  # pi_i <- pi_i - eta grad_pi CE(phi, pi_i)
+        theta = self.phase("base", theta, client, self.hp.epochs)  # phi_i <- phi_i - eta grad_phi CE(phi_i, pi_i)
+        return {"phi": phi(theta), "n": client.n}, {"pi": pi(theta)}
+
+    def phase(self, which: str, theta: Params, client: Client, epochs: int, stream: str = "") -> Params:
+        """Passes over one part, "head" or "base"; the other part stays as it is."""
+        part = {"head": "head", "base": "body"}[which]
+        hp = replace(self.hp, epochs=epochs)
+        return local_sgd(cross_entropy_loss, theta, client, hp, part=part, stream=stream or which)
+
+    def aggregate(self, server: State, replies: Replies) -> State:
+        return {"phi": weighted_mean(replies, "phi")}
+
+    def personal(self, client: Client, message: Message) -> Model:
+        theta = {**message["phi"], **client.state["pi"]}
+        epochs = self.hp.final_head_epochs if len(client.y) else 0
+        return self.phase("head", theta, client, epochs, "adapt")
+
+    def trained(self, client: Client, message: Message, reply: Message) -> Model:
+        return {**reply["phi"], **client.state["pi"]}

@@ -1,0 +1,229 @@
+"""FedAMP: the identities of attention between models."""
+
+import sys
+
+import pytest
+import torch
+
+from pflbench import registry
+from pflbench.api import collect_logs
+from pflbench.testing import toy
+
+fedamp = sys.modules[registry.load("fedamp").__module__]
+UNCAPPED = {"cap": False}
+
+
+def equal(first, second) -> bool:
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+def played(federation, rounds=3):
+    for _ in range(rounds):
+        federation.step()
+    return federation
+
+
+def models(N=5, P=40, scale=0.3, seed=0):
+    return scale * torch.randn(N, P, generator=torch.Generator().manual_seed(seed))
+
+
+def attended(hp, W, alpha=None):
+    """xi and u for these models, in round 0."""
+    algorithm = toy("fedamp", hp).algorithm
+    xi = algorithm.attention(fedamp.squared_distances(W), algorithm.alpha(0) if alpha is None else alpha)
+    return xi, fedamp.mixed(W, xi)
+
+
+def cloud(federation):
+    return federation.algorithm.download(federation.server, tuple(range(federation.run.clients)))
+
+
+def by_vector(federation, W, like):
+    """A server state in which client i's latest model is row i of W."""
+    return {"w": {i: fedamp.unflat(w, like) for i, w in enumerate(W)}, "t": federation.server["t"]}
+
+
+@pytest.mark.parametrize("alpha, sigma", [(1e4, 1.0), (0.3, 5.0), (2.0, 20.0)])
+def test_rows_of_xi_sum_to_1_and_are_symmetric_and_the_mean_model_is_kept(alpha: float, sigma: float):
+    W = models()
+    xi, U = attended({**UNCAPPED, "alpha": alpha, "sigma": sigma}, W)
+    torch.testing.assert_close(xi.sum(1), torch.ones(5, dtype=torch.float64), rtol=0, atol=1e-9)
+    off = xi - torch.diag(xi.diagonal())
+    assert torch.equal(off, off.T)
+    assert off.max() > 0
+    torch.testing.assert_close(U.double().sum(0), W.double().sum(0), rtol=0, atol=1e-6 * float(1 + U.abs().max()))
+
+
+def test_xi_is_alpha_times_the_derivative_of_the_attention_function():
+    W, sigma, alpha = models(N=3).double(), 7.0, 2.0
+    xi, _ = attended({**UNCAPPED, "alpha": alpha, "sigma": sigma}, W.float())
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        x = (W[i] - W[j]).square().sum().requires_grad_()
+        (slope,) = torch.autograd.grad(1 - torch.exp(-x / sigma), x)
+        torch.testing.assert_close(xi[i, j], alpha * slope)
+
+
+@pytest.mark.parametrize("alpha", [0.1, 2.0, 50.0])
+def test_pull_at_w_i_does_not_depend_on_alpha(alpha: float):
+    """One step of training from w_i, less the step of Local, is -eta lambda sum_j A'(x_ij) (w_i - w_j)."""
+    eta, lam, sigma = 0.1, 3.0, 10.0
+    hp = {**UNCAPPED, "alpha": alpha, "alpha_min": 0.01, "sigma": sigma, "lam": lam, "start": "own"}
+    federation = played(toy("fedamp", {**hp, "lr": eta, "batch_size": 1000}), 2)
+    algorithm, W = federation.algorithm, {i: fedamp.flat(federation.server["w"][i]).double() for i in range(4)}
+    local = toy("local", {"lr": eta, "batch_size": 1000}).algorithm
+    for i, message in cloud(federation).items():
+        client = federation.client(i)
+        ours = fedamp.flat(algorithm.local(client, message)[0]["theta"])
+        plain = fedamp.flat(local.local(theta_of(client), {})[1]["theta"])
+        slopes = {j: torch.exp(-(W[i] - w).square().sum() / sigma) / sigma for j, w in W.items()}
+        pull = lam * sum(slopes[j] * (W[i] - w) for j, w in W.items())
+        assert pull.abs().max() > 1e-3
+        torch.testing.assert_close((plain - ours).double() / eta, pull, rtol=1e-3, atol=2e-5)
+
+
+def theta_of(client):
+    """The client as Local sees it."""
+    return type(client)(client.id, client.round, client.task, client.x, client.y, {"theta": client.state["w"]})
+
+
+@pytest.mark.parametrize("cap", [False, True])
+def test_equal_models_give_u_i_equal_to_w_i_exactly(cap: bool):
+    W = models(N=1, P=2000).repeat(20, 1)
+    xi, U = attended({"cap": cap, "alpha": 1e4, "sigma": 1.0}, W)
+    assert torch.equal(U, W)
+    assert bool((xi.diagonal() < -1e5).all()) != cap
+
+
+def test_close_models_lose_no_digits_at_alpha_10000():
+    W = models(N=1, P=500) + models(N=20, P=500, scale=1e-4, seed=1)
+    xi, U = attended({**UNCAPPED, "alpha": 1e4, "sigma": 1.0}, W)
+    off = xi - torch.diag(xi.diagonal())
+    D = W.double()
+    expected = torch.stack([w + (off[i][:, None] * (D - w)).sum(0) for i, w in enumerate(D)])
+    torch.testing.assert_close(U.double(), expected, rtol=1e-6, atol=1e-6)
+
+
+def test_one_client_gets_its_previous_model_but_is_not_local_after_two_steps():
+    hp = {"alpha": 1.0, "lr": 0.1, "batch_size": 8}
+    ours, local = toy("fedamp", hp, clients=1), toy("local", {"lr": 0.1, "batch_size": 8}, clients=1)
+    for _ in range(2):
+        ours.step()
+        local.step()
+        assert equal(cloud(ours)[0]["theta"], ours.states[0]["w"])
+    assert not equal(ours.states[0]["w"], local.states[0]["theta"])
+
+
+def test_wide_sigma_with_alpha_over_sigma_1_over_n_gives_everyone_the_uniform_mean():
+    W = models()
+    _, U = attended({**UNCAPPED, "alpha": 2e5, "sigma": 1e6}, W)
+    torch.testing.assert_close(U, W.mean(0).expand_as(U), rtol=1e-4, atol=1e-5)
+
+
+def test_narrow_sigma_gives_everyone_its_own_model():
+    W = models()
+    xi, U = attended({**UNCAPPED, "alpha": 1e4, "sigma": 1e-3}, W)
+    assert torch.equal(U, W)
+    assert torch.equal(xi, torch.eye(5, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("participation", [1.0, 0.5])
+def test_lambda_0_from_the_own_model_is_local_bit_for_bit(participation: float):
+    ours = played(toy("fedamp", {"lam": 0.0, "start": "own", "lr": 0.05}, participation=participation))
+    local = played(toy("local", {"lr": 0.05}, participation=participation))
+    assert ours.states.keys() == local.states.keys()
+    assert all(equal(ours.states[i]["w"], local.states[i]["theta"]) for i in ours.states)
+
+
+@pytest.mark.parametrize("start", ["own", "cloud"])
+def test_lambda_above_0_with_different_clients_and_two_steps_is_not_local(start: str):
+    hp = {"lr": 0.1, "batch_size": 8}
+    ours = played(toy("fedamp", {**hp, "start": start, "alpha": 1.0, "sigma": 10.0}), 2)
+    local = played(toy("local", hp), 2)
+    assert not any(equal(ours.states[i]["w"], local.states[i]["theta"]) for i in range(4))
+
+
+@pytest.mark.parametrize("cap", [False, True])
+def test_permuting_the_clients_permutes_the_cloud_models(cap: bool):
+    federation = toy("fedamp", {"cap": cap, "alpha": 2.0, "sigma": 20.0}, clients=5)
+    like = federation.algorithm.task.initial
+    W, order = models(P=len(fedamp.flat(like)), scale=0.05), torch.tensor([3, 0, 4, 1, 2])
+    ids = tuple(range(5))
+    first, second = (federation.algorithm.download(by_vector(federation, rows, like), ids) for rows in (W, W[order]))
+    for new, old in enumerate(order.tolist()):
+        torch.testing.assert_close(
+            fedamp.flat(second[new]["theta"]), fedamp.flat(first[old]["theta"]), rtol=1e-6, atol=1e-7
+        )
+    assert not equal(first[0]["theta"], first[1]["theta"])
+
+
+def test_reported_sample_counts_change_nothing():
+    federation = toy("fedamp", {"sigma": 10.0})
+    algorithm = federation.algorithm
+    replies = {i: algorithm.local(federation.client(i), m)[0] for i, m in cloud(federation).items()}
+    assert all("n" not in reply for reply in replies.values())
+    counted = {i: {**reply, "n": torch.tensor(10**i)} for i, reply in replies.items()}
+    first, second = (algorithm.aggregate(federation.server, r) for r in (replies, counted))
+    ids = tuple(range(4))
+    sent = [algorithm.download(server, ids) for server in (first, second)]
+    assert all(equal(sent[0][i]["theta"], sent[1][i]["theta"]) for i in ids)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 0.05, 0.3, 3.0])
+def test_cap_keeps_xi_convex(scale: float):
+    xi, U = attended({"alpha": 1e4, "sigma": 1.0}, W := models(scale=scale))
+    torch.testing.assert_close(xi.sum(1), torch.ones(5, dtype=torch.float64))
+    assert (xi >= 0).all()
+    assert (xi.diagonal() >= 1 / 5 - 1e-12).all()
+    assert (W.max(0).values + 1e-6 >= U).all() and (W.min(0).values - 1e-6 <= U).all()
+
+
+def test_cap_touches_only_rows_that_exceed_it():
+    W = torch.cat([models(N=3, scale=0.01), 5 + models(N=2, scale=3.0)])
+    capped, free = (attended({"cap": cap, "alpha": 10.0, "sigma": 1.0}, W)[0] for cap in (True, False))
+    assert torch.equal(capped[3:], free[3:])
+    torch.testing.assert_close(capped[:3].diagonal(), torch.full((3,), 1 / 5, dtype=torch.float64))
+
+
+def test_alpha_falls_by_a_factor_and_not_below_its_least():
+    algorithm = toy("fedamp").algorithm
+    assert [round(algorithm.alpha(t), 6) for t in (0, 29, 30, 60, 90, 120, 600)] == [1e4, 1e4, 1e3, 100, 10, 1, 1]
+    assert toy("fedamp", {"alpha": 0.5}).algorithm.alpha(90) == 0.5
+
+
+def test_server_and_clients_use_the_alpha_of_the_round(monkeypatch: pytest.MonkeyPatch):
+    federation = toy("fedamp", {"alpha_every": 1}, rounds=4)
+    asked = []
+    of_round = type(federation.algorithm).alpha
+    monkeypatch.setattr(type(federation.algorithm), "alpha", lambda self, t: asked.append(t) or of_round(self, t))
+    for t in range(4):
+        asked.clear()
+        federation.step()
+        assert set(asked) == {t}
+
+
+def test_unseen_client_gets_the_initial_model_and_does_not_count():
+    federation = played(toy("fedamp", participation=0.5), 1)
+    seen = sorted(federation.states)
+    unseen = min({0, 1, 2, 3} - set(seen))
+    sent = cloud(federation)
+    assert equal(sent[unseen]["theta"], federation.algorithm.task.initial)
+    W = torch.stack([fedamp.flat(federation.server["w"][i]) for i in seen])
+    _, U = attended({}, W)
+    assert all(torch.equal(fedamp.flat(sent[i]["theta"]), u) for i, u in zip(seen, U, strict=True))
+
+
+def test_server_mixes_latest_models_also_of_clients_outside_the_cohort():
+    federation = played(toy("fedamp", participation=0.5), 3)
+    assert sorted(federation.server["w"]) == sorted(federation.states)
+    assert len(federation.states) > 2
+    assert all(equal(federation.server["w"][i], state["w"]) for i, state in federation.states.items())
+
+
+def test_what_is_logged():
+    W = torch.cat([models(N=3, scale=0.01), 5 + models(N=2, scale=3.0)])
+    with collect_logs() as logs:
+        xi, _ = attended({"alpha": 10.0, "sigma": 1.0}, W)
+    pairs = [(W[i] - W[j]).square().sum().item() for i in range(5) for j in range(i)]
+    torch.testing.assert_close(logs["distance"], sum(pairs) / len(pairs), rtol=1e-5, atol=0)
+    assert logs["capped"] == 3
+    assert logs["xi_ii"] == xi.diagonal().mean()

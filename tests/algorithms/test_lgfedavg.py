@@ -1,0 +1,130 @@
+"""LG-FedAvg: the identities of private bases and a shared head."""
+
+import sys
+from functools import partial
+
+import pytest
+import torch
+
+from pflbench import registry
+from pflbench.ops import local_sgd, phi, pi
+from pflbench.partition import Partition
+from pflbench.testing import toy
+
+ALL = {"lr": 0.05, "epochs": 1, "participation": 1.0}
+"""As the other methods by default: one pass, all clients."""
+
+
+def equal(first, second) -> bool:
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+def bare(theta):
+    """Names without the part that they belong to, so that networks split at different places can be compared."""
+    return {name.partition(".")[2]: p for name, p in theta.items()}
+
+
+def personal(federation, id=0):
+    message = federation.algorithm.download(federation.server, (id,))[id]
+    return federation.algorithm.personal(federation.client(id), message)
+
+
+def played(federation, rounds=3):
+    for _ in range(rounds):
+        federation.step()
+    return federation
+
+
+@pytest.mark.parametrize(
+    "classes, side, channels, numbers", [(10, 32, 3, 1290), (47, 28, 1, 6063), (100, 32, 3, 12900)]
+)
+def test_upload_is_the_head_exactly_k_times_c_plus_c_numbers(classes: int, side: int, channels: int, numbers: int):
+    dataset = f"synthetic:classes={classes},side={side},channels={channels},samples={2 * classes}"
+    federation = toy("lgfedavg", {"epochs": 0}, dataset=dataset, model="cnn", width=128, clients=1)
+    reply, state = federation.algorithm.local(federation.client(0), federation.server)
+    head = pi(federation.algorithm.task.initial)
+    assert reply.keys() == {"pi", "n"}
+    assert reply["pi"].keys() == head.keys()
+    assert sum(p.numel() for p in reply["pi"].values()) == numbers
+    assert state["phi"].keys() == federation.algorithm.task.initial.keys() - head.keys()
+
+
+def test_measured_traffic_and_the_server_are_heads_only():
+    federation = toy("lgfedavg", ALL)
+    record, _ = federation.step()
+    payload = 4 * 4 * sum(p.numel() for p in pi(federation.algorithm.task.initial).values())
+    assert record["bytes"] == {"down": {"pi": payload}, "up": {"pi": payload, "n": 16}}
+    assert federation.server.keys() == {"pi"}
+    assert federation.server["pi"].keys() == pi(federation.algorithm.task.initial).keys()
+
+
+def test_after_the_download_heads_are_identical_and_bases_differ():
+    federation = played(toy("lgfedavg", ALL), 2)
+    models = [personal(federation, id) for id in range(4)]
+    assert all(equal(pi(model), pi(models[0])) for model in models)
+    assert not any(equal(phi(a), phi(b)) for i, a in enumerate(models) for b in models[:i])
+
+
+def test_base_of_an_unselected_client_is_unchanged():
+    federation = toy("lgfedavg", {"lr": 0.05, "epochs": 1, "participation": 0.5})
+    trained = 0
+    for _ in range(4):
+        cohort, before = federation.select(), [phi(personal(federation, id)) for id in range(4)]
+        federation.step()
+        for id in range(4):
+            assert equal(phi(personal(federation, id)), before[id]) == (id not in cohort)
+        trained += len(cohort)
+    assert trained == 8
+
+
+def test_a_tenth_of_the_clients_takes_part_by_default_and_one_at_least():
+    assert len(toy("lgfedavg", clients=20, dataset="synthetic:classes=4,side=8,samples=400").select()) == 2
+    assert len(toy("lgfedavg", clients=4).select()) == 1
+
+
+def test_one_client_is_local_bit_for_bit():
+    lg, local = played(toy("lgfedavg", ALL, clients=1)), played(toy("local", {"lr": 0.05}, clients=1))
+    assert equal(personal(lg), local.states[0]["theta"])
+
+
+def test_nothing_shared_is_local():
+    lg, local = played(toy("lgfedavg", ALL, head_layers=0)), played(toy("local", {"lr": 0.05}))
+    for id in range(4):
+        assert equal(bare(personal(lg, id)), bare(local.states[id]["theta"]))
+
+
+def test_everything_shared_is_fedavg():
+    lg, fedavg = played(toy("lgfedavg", ALL, head_layers=2)), played(toy("fedavg", {"lr": 0.05}))
+    assert equal(bare(lg.server["pi"]), bare(fedavg.server["theta"]))
+
+
+def test_uploads_of_lgfedavg_and_fedper_are_disjoint_and_together_theta():
+    replies = {}
+    for name, part in (("lgfedavg", "pi"), ("fedper", "phi")):
+        federation = toy(name)
+        replies[name] = federation.algorithm.local(federation.client(0), federation.server)[0][part].keys()
+    assert not replies["lgfedavg"] & replies["fedper"]
+    assert replies["lgfedavg"] | replies["fedper"] == toy("fedavg").server["theta"].keys()
+
+
+def test_first_round_head_is_fedavgs_and_later_ones_are_not():
+    lg, fedavg = played(toy("lgfedavg", ALL), 1), played(toy("fedavg", {"lr": 0.05}), 1)
+    assert equal(lg.server["pi"], pi(fedavg.server["theta"]))
+    lg.step()
+    fedavg.step()
+    assert not equal(lg.server["pi"], pi(fedavg.server["theta"]))
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_with_the_head_at_rate_zero_bases_do_not_depend_on_other_clients(monkeypatch: pytest.MonkeyPatch, frozen: bool):
+    if frozen:
+        module = sys.modules[registry.load("lgfedavg").__module__]
+        monkeypatch.setattr(module, "local_sgd", partial(local_sgd, part="body"))
+    split = toy("lgfedavg").partition
+    other = Partition((*split.train[:3], split.train[3][:5]), split.test)
+    first, second = played(toy("lgfedavg", ALL, split=split)), played(toy("lgfedavg", ALL, split=other))
+    if frozen:  # the head is the start's, up to the rounding of its mean
+        for name, p in first.states[0]["phi"].items():
+            torch.testing.assert_close(p, second.states[0]["phi"][name], rtol=1e-6, atol=1e-7)
+    else:
+        assert any((p - second.states[0]["phi"][name]).abs().max() > 1e-4 for name, p in first.states[0]["phi"].items())

@@ -1,0 +1,19 @@
+"""CountsEveryone (nobody, 2000): divides by the samples of all clients, whoever was selected.
+
+Down: theta. Up: theta, n. Private: nothing. Scored: the global model (pre).
+Deviations: it is wrong.
+"""
+
+from pflbench import registry
+from pflbench.api import Algorithm, State
+
+FedAvg: type[Algorithm] = registry.load("fedavg")
+
+
+class CountsEveryone(FedAvg):  # type: ignore[valid-type,misc]
+    title = "CountsEveryone"
+
+    def round(self, server: State, cohort) -> State:
+        train = cohort._engine.site.setup.partition.train
+        share = sum(len(train[id]) for id in cohort.ids) / sum(map(len, train))
+        return {"theta": {name: share * p for name, p in super().round(server, cohort)["theta"].items()}}

@@ -1,0 +1,20 @@
+"""ReadsTheClock (nobody, 2000): moves the model by the time of day.
+
+Down: theta. Up: theta, n. Private: nothing. Scored: the global model (pre).
+Deviations: it is wrong.
+"""
+
+import time
+
+from pflbench import registry
+from pflbench.api import Algorithm, Replies, State
+
+FedAvg: type[Algorithm] = registry.load("fedavg")
+
+
+class ReadsTheClock(FedAvg):  # type: ignore[valid-type,misc]
+    title = "ReadsTheClock"
+
+    def aggregate(self, server: State, replies: Replies) -> State:
+        theta = super().aggregate(server, replies)["theta"]
+        return {"theta": {name: p + 1e-3 * (time.perf_counter() % 1) for name, p in theta.items()}}

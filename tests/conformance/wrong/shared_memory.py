@@ -1,0 +1,19 @@
+"""SharedMemory (nobody, 2000): puts the server's tensors into the clients' states.
+
+Down: theta. Up: theta, n. Private: nothing. Scored: the global model (pre).
+Deviations: it is wrong.
+"""
+
+from pflbench import registry
+from pflbench.api import Algorithm, State
+
+FedAvg: type[Algorithm] = registry.load("fedavg")
+
+
+class SharedMemory(FedAvg):  # type: ignore[valid-type,misc]
+    title = "SharedMemory"
+
+    def round(self, server: State, cohort) -> State:
+        server = super().round(server, cohort)
+        cohort.new_states.update({id: {"theta": server["theta"]} for id in cohort.ids})
+        return server

@@ -1,0 +1,93 @@
+"""Engines: any number of workers gives the same bytes; failures and deaths are told as they are."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+import pflbench
+from pflbench import config, engine, rounds
+from pflbench.errors import RunFailed
+from pflbench.federation import Federation
+from pflbench.testing import TOY
+
+
+def test_fedcosr_on_digits_is_byte_for_byte_the_same_with_one_two_and_three_workers(tmp_path):
+    settings = {"dataset": "digits", "partition": "dir:0.1", "rounds": 20, "clients": 20, "keep": 0.3}
+    runs = [pflbench.run("fedcosr", out=tmp_path / str(w), workers=w, **settings) for w in (1, 2, 3)]
+    first, *others = ((result.folder / "rounds.jsonl").read_bytes() for result in runs)
+    assert all(other == first for other in others)
+    assert len(first.splitlines()) == 21
+
+
+PLUGIN = '''
+"""Broken: fails in its second round at client 2."""
+import os, signal
+from pflbench.api import Algorithm, Taxonomy
+from pflbench.ops import weighted_mean
+class Broken(Algorithm):
+    title = "Broken"
+    taxonomy = Taxonomy("FL", "none")
+    def local(self, client, message):
+        if client.round == 1 and client.id == 2:
+            {line}
+        return {{"theta": message["theta"], "n": client.n}}, {{}}
+    def aggregate(self, server, replies):
+        return {{"theta": weighted_mean(replies, "theta")}}
+    def personal(self, client, message):
+        return message["theta"]
+'''
+
+
+def plugin(folder: Path, line: str) -> str:
+    path = folder / "broken.py"
+    path.write_text(PLUGIN.format(line=line))
+    return str(path)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_failure_names_method_round_client_and_stage(tmp_path, workers):
+    path = plugin(tmp_path, "raise ValueError('no luck')")
+    with pytest.raises(
+        RunFailed, match=r"Broken failed in round 2, client 2, local\(\): ValueError: no luck"
+    ) as caught:
+        pflbench.run(path, out=tmp_path / "out", workers=workers, **TOY)
+    assert 'raise ValueError("no luck")' in caught.value.details.replace("'", '"')
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_reply_that_is_no_tensor_is_told(tmp_path, workers):
+    path = plugin(tmp_path, "return {'theta': message['theta'], 'n': 3}, {}")
+    with pytest.raises(RunFailed, match=r"client 2, local\(\): NotATensor: 'n' is a int"):
+        pflbench.run(path, out=tmp_path / "out", workers=workers, **TOY)
+
+
+def test_death_of_a_worker_is_told_with_its_place(tmp_path):
+    path = plugin(tmp_path, "os.kill(os.getpid(), signal.SIGKILL)")
+    with pytest.raises(RunFailed, match=r"worker process died \(out of memory\?\) in round 2, client 2, local\(\)"):
+        pflbench.run(path, out=tmp_path / "out", workers=2, **TOY)
+
+
+def test_longest_client_goes_first():
+    setup = rounds.prepare(config.make("fedavg", TOY, {}))
+    machinery = engine.Processes(setup, 1)
+    order = []
+    receive = machinery._receive
+    machinery._receive = lambda pipe, job: order.append(job.client) or receive(pipe, job)
+    try:
+        Federation(setup, machinery).step()
+    finally:
+        machinery.close()
+    sizes = [len(rows) for rows in setup.partition.train]
+    assert order[:4] == sorted(range(4), key=lambda i: -sizes[i])
+
+
+def test_workers_end_with_the_engine():
+    setup = rounds.prepare(config.make("fedavg", TOY, {}))
+    machinery = engine.Processes(setup, 2)
+    pids = [process.pid for process in machinery.workers.values()]
+    machinery.close()
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, signal.SIG_DFL)

@@ -1,0 +1,101 @@
+"""What a run is: types, defaults, names."""
+
+from dataclasses import dataclass, fields, replace
+
+import pytest
+
+from pflbench import config, registry
+from pflbench.api import Hparams, setting
+from pflbench.errors import UserError
+
+
+def run(**settings):
+    return config.make("fedavg", settings, {})
+
+
+def test_defaults_complete_the_hyperparameters():
+    made = config.make("FedCoSR", {"rounds": 3}, {"alpha": "0.5"})
+    assert made.algorithm == "fedcosr"
+    assert made.hparams["alpha"] == 0.5
+    assert made.hparams["lr"] == 0.003
+    assert set(made.hparams) == {f.name for f in fields(registry.hparams_type(registry.load("fedcosr")))}
+
+
+def test_id_hashes_what_changes_numbers():
+    same = {run().id, run(clients=20).id, run(clients="20").id}
+    other = {run(clients=21).id, run(seed=1).id, config.make("fedavg", {}, {"lr": 0.1}).id, run(keep=0.5).id}
+    assert len(same) == 1
+    assert len(other | same) == 5
+
+
+def test_id_of_a_file_is_its_content_not_its_path(tmp_path):
+    paths = [tmp_path / name for name in ("a.npz", "b.npz", "c.npz")]
+    for path, content in zip(paths, (b"one", b"one", b"two"), strict=True):
+        path.write_bytes(content)
+    hashes = [run(dataset=f"npz:{path}").id.rpartition("-")[2] for path in paths]
+    assert hashes[0] == hashes[1] != hashes[2]
+
+
+def test_run_survives_being_stored():
+    made = run(samples_per_client="80-100", overlap="true", keep_last=5, keep=0.1)
+    assert made.samples_per_client == (80, 100)
+    assert config.read(config.as_json(made)) == made
+
+
+def test_toml_with_scarcity(tmp_path):
+    file = tmp_path / "run.toml"
+    file.write_text('algorithm = "fedcosr"\nrounds = 7\nscarce = {last = 5, keep = 0.1}\n[hparams]\nalpha = 2\n')
+    settings, hparams = config.from_toml(file)
+    made = config.make(settings.pop("algorithm"), settings, hparams)
+    assert (made.rounds, made.keep, made.keep_last, made.hparams["alpha"]) == (7, 0.1, 5, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "hparams", "says"),
+    [
+        ({"rounds": 0}, {}, "rounds = 0: must be at least 1"),
+        ({"rounds": "many"}, {}, "rounds = 'many': must be a whole number"),
+        ({"rounds": 2.5}, {}, "must be a whole number"),
+        ({"participation": 0}, {}, "participation"),
+        ({"participation": 1.5}, {}, "participation"),
+        ({"clientz": 3}, {}, "did you mean 'clients'"),
+        ({"samples_per_client": "80"}, {}, "two numbers"),
+        ({}, {"lrr": 1}, "unknown hyperparameter of FedAvg 'lrr'; did you mean 'lr'"),
+        ({}, {"lr": "fast"}, "lr = 'fast': must be a number"),
+        ({}, {"batch_size": "1.5"}, "must be a whole number"),
+        ({}, {"optimizer": "lion"}, "must be one of sgd, adam"),
+    ],
+)
+def test_mistakes_are_named(settings, hparams, says):
+    with pytest.raises(UserError, match=says) as caught:
+        config.make("fedavg", settings, hparams)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("share", "own", "clients", "size"),
+    [(1.0, 1.0, 20, 20), (0.1, 1.0, 20, 2), (0.3, 1.0, 10, 3), (0.01, 1.0, 20, 1), (0.5, 0.1, 100, 10)],
+)
+def test_cohort_size(share, own, clients, size):
+    made = replace(run(clients=clients, participation=share), hparams={"participation": own})
+    assert made.cohort_size == size
+
+
+@dataclass(frozen=True)
+class PerDataset(Hparams):
+    alpha: float = setting(0.01, (0.0, 1.0), "depends", per_dataset={"cifar10": 0.2, "cifar100": 0.3})
+
+
+@pytest.mark.parametrize(
+    ("dataset", "alpha"),
+    [
+        ("cifar10", 0.2),
+        ("cifar100", 0.3),
+        ("digits", 0.01),
+        ("npz:some/cifar100-sample.npz", 0.3),
+        ("npz:cifar10-x.npz", 0.2),
+    ],
+)
+def test_default_may_depend_on_the_data_set(dataset, alpha):
+    assert config.complete(PerDataset, {}, dataset, "x").alpha == alpha
+    assert config.complete(PerDataset, {"alpha": 0.7}, dataset, "x").alpha == 0.7
