@@ -81,7 +81,7 @@ class PeFLL(Algorithm):
         dH, dv = torch.no_grad()(pullback)(D)  # sum_i D_i^T d theta_i / dH; for each i, D_i^T d theta_i / d v_i
         answers = cohort.call(self.backprop, {id: {"dv": dv[i]} for i, id in enumerate(ids)})
         dE = weighted_mean(answers, "dE", dict.fromkeys(ids, torch.ones(())))
-        return self.adam(server, {**dE, **{name: g / len(ids) for name, g in dH.items()}})
+        return self.adam(server, {**dE, **{name: g.div_(len(ids)) for name, g in dH.items()}})
 
     def download(self, server: State, ids: tuple[int, ...]) -> dict[int, Message]:
         return {id: {"E": server["E"]} for id in ids}

@@ -136,11 +136,15 @@ def _execute(setup: "Setup", out: Path, *, quiet: bool, **how: Any) -> bool:
 
 
 def _stopped(folder: Path | None) -> None:
-    from pflbench import records
+    said = "stopped before it began; the same command goes on"
+    if folder is not None:  # else an import may have been broken off, and cannot be repeated
+        from pflbench import records
 
-    done = records.read_json(folder / "status.json").get("round", 0) if folder else 0
-    when = f"stopped after round {done}" if done else "stopped before the end of the first round"
-    print(f"{when}; the same command {'resumes' if done else 'starts again'}", file=sys.stderr)
+        done = records.read_json(folder / "status.json").get("round", 0)
+        said = f"stopped after round {done}; the same command resumes"
+        if not done:
+            said = "stopped before the end of the first round; the same command starts again"
+    print(said, file=sys.stderr)
 
 
 def _failed(failure: RunFailed, folder: Path | None) -> RunFailed:

@@ -159,9 +159,9 @@ class Bar(Progress):
 
         self._bar = progress.Progress(
             progress.TextColumn("round {task.completed:.0f}/{task.total:.0f}"),
-            progress.BarColumn(),
+            progress.BarColumn(bar_width=None),
             progress.TextColumn("{task.fields[what]}", markup=False),
-            progress.TimeElapsedColumn(),
+            expand=True,
         )
         self._task: progress.TaskID | None = None
 

@@ -6,7 +6,9 @@ Both give the same bits: every worker computes with one thread, random streams h
 import multiprocessing
 import pickle
 import signal
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -56,7 +58,8 @@ class Processes:
         for _ in range(workers):
             ours, theirs = context.Pipe()
             process = context.Process(target=_worker, args=(theirs, setup), daemon=True)
-            process.start()
+            with _deaf_to_ctrl_c():
+                process.start()
             theirs.close()
             self.workers[ours] = process
 
@@ -104,11 +107,25 @@ class Processes:
 
     def close(self) -> None:
         """Stop the workers."""
-        for pipe, process in self.workers.items():
+        for pipe in self.workers:
             pipe.close()
-            process.join(5)
+        for process in self.workers.values():
+            process.join(1)  # an idle worker leaves at once, one at work need not finish
             process.kill()
             process.join()
+
+
+@contextmanager
+def _deaf_to_ctrl_c() -> Iterator[None]:
+    """A process that is started inside never hears Ctrl-C: it is for the parent, which saves and hangs up."""
+    if threading.current_thread() is not threading.main_thread():  # where signals cannot be set, and do not arrive
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _send(pipe: Connection, value: Any) -> None:
@@ -117,7 +134,6 @@ def _send(pipe: Connection, value: Any) -> None:
 
 def _worker(pipe: Connection, setup: Setup) -> None:
     """Serve jobs until the other side hangs up."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which saves and hangs up
     torch.set_num_threads(1)
     site = Site(setup)
     while True:
@@ -130,4 +146,7 @@ def _worker(pipe: Connection, setup: Setup) -> None:
             answer: Any = replace(outcome, reply=wire.packed(outcome.reply), state=wire.packed(outcome.state))
         except RunFailed as failure:
             answer = failure
-        _send(pipe, answer)
+        try:
+            _send(pipe, answer)
+        except OSError:
+            return

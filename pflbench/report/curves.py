@@ -1,5 +1,6 @@
 """Accuracy over rounds: a panel for every data set and partition, a line for every method."""
 
+import textwrap
 from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path
@@ -13,9 +14,10 @@ from pflbench.report.distribution import in_words
 from pflbench.report.result import Result
 
 DASHES = ["-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5))]
+LEFT, WIDTH, TITLE, BELOW = 0.75, 4.4, 0.4, 0.65  # inches, of a panel; the legend is to its right
 CAPTION = (
     "Mean accuracy over clients after every evaluated round, each method at the point at which it is scored (in"
-    " brackets).\nThe number is that of the last round. A band is the range over seeds; a cross ends a run that is not"
+    " brackets). The number is that of the last round. A band is the range over seeds; a cross ends a run that is not"
     " done."
 )
 
@@ -30,19 +32,22 @@ def draw(found: Sequence[Result], folder: Path) -> list[Path]:
         panels.setdefault((first.about["data"]["title"], first.config["partition"]), []).append(
             Curve(settings, members)
         )
-    wide = min(len(panels), 2)
-    high = -(-len(panels) // wide)
-    longest = max(len(curve.label) for curves in panels.values() for curve in curves)
-    size = (wide * (4.6 + 0.065 * longest), high * 3.8 + 0.5)  # inches
-    figure = Figure(figsize=size, layout="constrained", dpi=150)
+    across = min(len(panels), 2)
+    down = -(-len(panels) // across)
+    legend = 0.6 + 0.064 * max(len(curve.label) for curves in panels.values() for curve in curves)  # inches, as below
+    height = max(3.1, 0.185 * (1 + max(map(len, panels.values()))))
+    column, line = LEFT + WIDTH + legend, TITLE + height + BELOW
+    caption = textwrap.wrap(CAPTION, int(17 * column * across))
+    size = across * column, down * line + 0.13 * len(caption) + 0.1
+    figure = Figure(figsize=size, dpi=150)
     styles = _styles(found)
-    grid = figure.subplots(high, wide, squeeze=False).flatten()
-    for axes, ((data, partition), curves) in zip(grid[: len(panels)], sorted(panels.items()), strict=True):
+    for place, ((data, partition), curves) in enumerate(sorted(panels.items())):
+        corner = place % across * column + LEFT, size[1] - (place // across + 1) * line + BELOW
+        box = (corner[0] / size[0], corner[1] / size[1], WIDTH / size[0], height / size[1])
+        axes = figure.add_axes(box)
         _panel(axes, curves, styles)
-        axes.set_title(f"{data}, {in_words(partition)}", fontsize=11)
-    for axes in grid[len(panels) :]:
-        axes.set_axis_off()
-    figure.supxlabel(CAPTION, fontsize=7.5, color="0.3", x=0.01, ha="left")
+        axes.set_title(f"{data}, {in_words(partition)}", fontsize=11, loc="left")
+    figure.text(0.1 / size[0], 0.08 / size[1], "\n".join(caption), fontsize=7.5, color="0.3", va="bottom")
     return _save(figure, folder)
 
 

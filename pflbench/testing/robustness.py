@@ -50,8 +50,9 @@ def unseen_client(subject: Subject) -> None:
             raise Failed(f"download() has no message for {when}")
         message = to_score(federation, (absent,))[absent]
         x = client.task.pixels(client.x[torch.arange(3)])
+        model = algorithm.personal(client, message)
         with torch.no_grad():
-            scores = algorithm.predict(algorithm.personal(client, message), x)
+            scores = algorithm.predict(model, x)
         if scores.shape != (3, client.task.classes):
             raise Failed(f"predict() gives {tuple(scores.shape)} for 3 samples and 4 classes, not (3, 4), for {when}")
         if scores.isnan().any():

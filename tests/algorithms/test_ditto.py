@@ -1,5 +1,7 @@
 """Ditto: the identities of a personal model beside FedAvg's."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -95,7 +97,8 @@ def test_two_steps_from_the_anchor_differ_from_local_by_eta_lambda_times_the_fir
 def test_eta_lambda_1_puts_v_at_the_anchor_minus_eta_times_the_gradient_before():
     eta = 0.1
     federation = toy("ditto", {"lr": eta, "lam": 1 / eta, "batch_size": 8})
-    algorithm, client = federation.algorithm, federation.client(0)
+    algorithm: Any = federation.algorithm
+    client = federation.client(0)
     a = shifted(algorithm.task.initial)
     v = client.state["v"]
     for batch in client.batches(8, 1, "personal"):

@@ -1,6 +1,7 @@
 """FedAMP: the identities of attention between models."""
 
 import sys
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +12,11 @@ from pflbench.testing import toy
 
 fedamp = sys.modules[registry.load("fedamp").__module__]
 UNCAPPED = {"cap": False}
+
+
+def method(hp: dict[str, Any]) -> Any:
+    """The algorithm by itself, for functions of its own."""
+    return toy("fedamp", hp).algorithm
 
 
 def equal(first, second) -> bool:
@@ -29,7 +35,7 @@ def models(N=5, P=40, scale=0.3, seed=0):
 
 def attended(hp, W, alpha=None):
     """xi and u for these models, in round 0."""
-    algorithm = toy("fedamp", hp).algorithm
+    algorithm = method(hp)
     xi = algorithm.attention(fedamp.squared_distances(W), algorithm.alpha(0) if alpha is None else alpha)
     return xi, fedamp.mixed(W, xi)
 
@@ -185,20 +191,25 @@ def test_cap_touches_only_rows_that_exceed_it():
 
 
 def test_alpha_falls_by_a_factor_and_not_below_its_least():
-    algorithm = toy("fedamp").algorithm
+    algorithm = method({})
     assert [round(algorithm.alpha(t), 6) for t in (0, 29, 30, 60, 90, 120, 600)] == [1e4, 1e4, 1e3, 100, 10, 1, 1]
-    assert toy("fedamp", {"alpha": 0.5}).algorithm.alpha(90) == 0.5
+    assert method({"alpha": 0.5}).alpha(90) == 0.5
 
 
 def test_server_and_clients_use_the_alpha_of_the_round(monkeypatch: pytest.MonkeyPatch):
     federation = toy("fedamp", {"alpha_every": 1}, rounds=4)
-    asked = []
-    of_round = type(federation.algorithm).alpha
-    monkeypatch.setattr(type(federation.algorithm), "alpha", lambda self, t: asked.append(t) or of_round(self, t))
+    cls: Any = type(federation.algorithm)
+    asked, of_round = set(), cls.alpha
+
+    def noted(self, t):
+        asked.add(t)
+        return of_round(self, t)
+
+    monkeypatch.setattr(cls, "alpha", noted)
     for t in range(4):
         asked.clear()
         federation.step()
-        assert set(asked) == {t}
+        assert asked == {t}
 
 
 def test_unseen_client_gets_the_initial_model_and_does_not_count():

@@ -143,7 +143,16 @@ def alternating(federation, rounds, base_epochs):
 
 
 @pytest.mark.parametrize("participation", [1.0, 0.5])
-def test_own_heads_without_a_pull_is_fedrep_with_one_pass_for_the_head_and_r_for_the_base(participation):
+def test_own_heads_without_a_pull_is_fedrep(participation):
+    ours = played(toy("fedpac", {"heads": "own", "lam": 0.0, "epochs": 2}, participation=participation))
+    fedrep = played(toy("fedrep", {"head_epochs": 1, "epochs": 2}, participation=participation))
+    assert equal(ours.server["phi"], fedrep.server["phi"])
+    for i in range(4):
+        assert equal(message_to(ours, i)["pi"], fedrep.state(i)["pi"])
+
+
+@pytest.mark.parametrize("participation", [1.0, 0.5])
+def test_own_heads_without_a_pull_is_alternating_training_with_one_pass_for_the_head_and_r_for_the_base(participation):
     hp = {"heads": "own", "lam": 0.0, "lr": 0.1, "head_lr": 0.05, "epochs": 2}
     settings = {"clients": 5, "participation": participation}
     ours = played(toy("fedpac", hp, **settings))

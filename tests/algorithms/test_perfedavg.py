@@ -1,6 +1,7 @@
 """PerFedAvg: the identities of meta-learning."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,11 @@ from pflbench.federation import Federation
 from pflbench.testing import TOY, split_by_class, toy
 
 VARIANTS = ["first_order", "hessian_free"]
+
+
+def method(hp: dict[str, Any]) -> Any:
+    """The algorithm by itself, for functions of its own."""
+    return toy("perfedavg", hp).algorithm
 
 
 def equal(first, second) -> bool:
@@ -68,7 +74,7 @@ def test_beta_0_never_changes_the_model_whatever_alpha(variant: str):
 def test_scalar_quadratic_step(variant: str, steps: int):
     a, c, alpha, beta, start = 3.0, 0.7, 0.2, 0.1, 2.0
     hp = {"alpha": alpha, "lr": beta, "inner_steps": steps, "variant": variant}
-    algorithm = toy("perfedavg", hp).algorithm
+    algorithm = method(hp)
     grad, x = quadratic(a, c), {"x": torch.tensor(start, dtype=torch.float64)}
     power = steps if variant == "first_order" else 2 * steps
     after = algorithm.step(x, grad, grad, grad if variant == "hessian_free" else None)["x"].item()
@@ -76,8 +82,7 @@ def test_scalar_quadratic_step(variant: str, steps: int):
 
 
 def test_hessian_term_is_the_derivative_through_the_inner_step():
-    federation = toy("perfedavg", {"alpha": 0.2, "lr": 0.5, "difference": 1e-4})
-    algorithm = federation.algorithm
+    algorithm = method({"alpha": 0.2, "lr": 0.5, "difference": 1e-4})
     draws = torch.Generator().manual_seed(0)
     A = torch.randn(6, 6, generator=draws, dtype=torch.float64) / 3
 
@@ -152,9 +157,14 @@ def test_client_whose_batches_cannot_be_split_returns_what_it_got(variant: str):
 def test_number_of_outer_steps(outer_steps: int | None, expected: int, monkeypatch: pytest.MonkeyPatch):
     split = split_by_class(str(TOY["dataset"]), [[0, 1, 2, 3] * 5], [[0]])
     federation = toy("perfedavg", {"batch_size": 4, "outer_steps": outer_steps}, split=split)
-    algorithm, calls = federation.algorithm, []
-    monkeypatch.setattr(algorithm, "step", lambda theta, *gradients: calls.append(1) or theta)
-    algorithm.local(federation.client(0), federation.server)
+    calls = []
+
+    def counted(theta, *gradients):
+        calls.append(gradients)
+        return theta
+
+    monkeypatch.setattr(federation.algorithm, "step", counted)
+    federation.algorithm.local(federation.client(0), federation.server)
     assert len(calls) == expected
 
 

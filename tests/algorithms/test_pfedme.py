@@ -1,5 +1,7 @@
 """pFedMe: the identities of the Moreau envelope."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -8,6 +10,11 @@ from pflbench.api import Client
 from pflbench.testing import toy
 
 ONE_BATCH = {"batch_size": 1000, "inner_steps": 1}
+
+
+def method(hp: dict[str, Any]) -> Any:
+    """The algorithm by itself, for functions of its own."""
+    return toy("pfedme", hp).algorithm
 
 
 def equal(first, second) -> bool:
@@ -70,13 +77,14 @@ def test_eta_0_keeps_w_i_and_the_global_model_while_theta_i_learns():
 
 
 def test_eta_lambda_1_makes_w_i_the_personal_model_exactly_after_each_batch():
-    federation = toy("pfedme", {"lr": 0.1, "lam": 10.0, "batch_size": 4})
-    algorithm = federation.algorithm
-    assert equal(*answered(federation))
+    hp = {"lr": 0.1, "lam": 10.0, "batch_size": 4}
+    assert equal(*answered(toy("pfedme", hp)))
     w, v, grad = scalar(0.3), scalar(-1.7), quadratic(3.0, 0.1)
     for _ in range(3):
-        w, v = algorithm.step(w, v, grad)
+        w, v = method(hp).step(w, v, grad)
         assert equal(w, v)
+    w, v = method({**hp, "personal_lr": 0.0}).step(scalar(1e9), scalar(1 / 3), grad)  # far apart: rounding would show
+    assert equal(w, v)
 
 
 def test_first_batch_with_one_inner_step_is_sgd_of_rate_eta_lambda_eta_p():
@@ -90,14 +98,14 @@ def test_first_batch_with_one_inner_step_is_sgd_of_rate_eta_lambda_eta_p():
 
 def test_scalar_quadratic_inner_problem_is_solved_and_w_follows():
     a, c, lam, eta, start = 3.0, 2.0, 10.0, 0.01, -1.0
-    algorithm = toy("pfedme", {"lam": lam, "lr": eta, "personal_lr": 0.05, "inner_steps": 500}).algorithm
+    algorithm = method({"lam": lam, "lr": eta, "personal_lr": 0.05, "inner_steps": 500})
     w, v = algorithm.step(scalar(start), scalar(5.0), quadratic(a, c))
     torch.testing.assert_close(v["x"].item(), (a * c + lam * start) / (a + lam))
     torch.testing.assert_close(w["x"].item(), start - eta * lam * a / (lam + a) * (start - c))
 
 
 def test_inner_variable_goes_on_from_batch_to_batch():
-    algorithm = toy("pfedme", {"inner_steps": 1, "personal_lr": 0.1, "lam": 2.0}).algorithm
+    algorithm = method({"inner_steps": 1, "personal_lr": 0.1, "lam": 2.0})
     _, v = algorithm.step(scalar(1.0), scalar(3.0), quadratic(1.0, 0.0))
     torch.testing.assert_close(v["x"].item(), 3.0 - 0.1 * (3.0 + 2.0 * (3.0 - 1.0)))
 
@@ -144,6 +152,6 @@ def test_theta_i_survives_later_downloads_byte_for_byte():
 
 
 def test_weight_decay_acts_in_the_inner_steps():
-    algorithm = toy("pfedme", {"inner_steps": 1, "personal_lr": 0.1, "lam": 0.0, "inner_weight_decay": 0.01}).algorithm
+    algorithm = method({"inner_steps": 1, "personal_lr": 0.1, "lam": 0.0, "inner_weight_decay": 0.01})
     _, v = algorithm.step(scalar(1.0), scalar(3.0), quadratic(1.0, 0.0))
     torch.testing.assert_close(v["x"].item(), 3.0 - 0.1 * (3.0 + 0.01 * 3.0))
