@@ -55,3 +55,5 @@ def test_finite():
     assert wire.finite({"a": torch.ones(2), "b": {"c": torch.tensor(3)}})
     assert not wire.finite({"a": torch.tensor([1.0, float("nan")])})
     assert not wire.finite({"b": {"c": torch.tensor(float("inf"))}})
+    assert not wire.finite({"a": torch.tensor([float("inf"), float("-inf")])})
+    assert wire.finite({"a": torch.tensor([3e38, 3e38])})  # only their sum is not
