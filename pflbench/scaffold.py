@@ -1,12 +1,13 @@
 """`pflbench new`: the file of a new method, complete but for three lines."""
 
 import keyword
+from datetime import date
 from pathlib import Path
 
 from pflbench import registry
 from pflbench.errors import UserError
 
-SKELETON = '''"""{title} (authors, "title of the paper", venue and year), Algorithm 1.
+SKELETON = '''"""{title} (authors, "title of the paper", venue {year}), Algorithm 1.
 
 Down: theta. Up: theta, n. Private: nothing. Scored: the new global model on every client's test data (pre).
 Deviations: none.
@@ -57,7 +58,7 @@ class {title}(Algorithm):
 def new(name: str, folder: Path | None = None) -> Path:
     """Write the skeleton of a method and return its path."""
     if not name.isidentifier() or not name.isascii() or keyword.iskeyword(name.lower()) or name.startswith("_"):
-        raise UserError(f"{name!r} cannot name a method: letters, digits and underscores, as in fedala or FedALA")
+        raise UserError(f"{name!r} cannot name a method: a word of letters, digits and underscores, as fedala or FedALA")
     taken = {registry.plain(known): known for known in registry.names()}
     if registry.plain(name) in taken:
         raise UserError(f"the name {name!r} is taken by the method {taken[registry.plain(name)]!r}")
@@ -67,7 +68,7 @@ def new(name: str, folder: Path | None = None) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
-            file.write(SKELETON.format(title=class_name(name), file=path.name))
+            file.write(SKELETON.format(title=class_name(name), file=path.name, year=date.today().year))
     except FileExistsError as error:
         there = path if path.exists() else folder
         raise UserError(f"{there} is there already and is not overwritten") from error

@@ -1,5 +1,7 @@
 """Formulas of what methods send."""
 
+import re
+
 import pytest
 
 from pflbench import cost
@@ -30,7 +32,7 @@ def test_value(formula: str, value: int):
         ("phi +", "formula 'phi +': invalid syntax"),
         ("", "formula ''"),
         ("phi / 2", "'phi / 2' is not allowed"),
-        ("phi ** k", "'phi \\*\\* k' is not allowed"),
+        ("phi ** k", "'phi ** k' is not allowed"),
         ("-phi", "'-phi' is not allowed"),
         ("1.5 * phi", "'1.5' is not allowed"),
         ("True + phi", "'True' is not allowed"),
@@ -40,7 +42,7 @@ def test_value(formula: str, value: int):
     ],
 )
 def test_anything_else_is_refused_in_one_line(formula: str, told: str):
-    with pytest.raises(ValueError, match=told.replace("?", "\\?").replace("(", "\\(")) as refused:
+    with pytest.raises(ValueError, match=re.escape(told)) as refused:
         cost.evaluate(formula, NAMES)
     assert "\n" not in str(refused.value)
 
