@@ -63,8 +63,9 @@ class FedRCL(Algorithm):
         """One positive and two negatives for S, one partner for R, per anchor."""
         q = cosine.masked_fill(~same, 2.0).amin(-1, keepdim=True)  # (L, B, 1); the anchor itself is a positive
         h = cosine.masked_fill(same, ABSENT).topk(min(2, len(same))).values  # (L, B, 2)
-        r = cosine.masked_fill(~partner, 2.0).amin(-1, keepdim=True)
-        r = r.masked_fill((r < self.hp.lam) | ~partner.any(-1, keepdim=True), ABSENT)
+        r = q.masked_fill(
+            (q < self.hp.lam) | ~partner.any(-1, keepdim=True), ABSENT
+        )  # where it has one, q is a partner
         return self.nce(q, h).mean(), self.nce(1.0, r).mean()
 
     def all(self, cosine: Tensor, same: Tensor, partner: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,5 +1,5 @@
 """pFedFDA (McLaughlin and Su, "Personalized federated learning via feature distribution adaptation", NeurIPS 2024),
-Algorithms 1 and 2.
+Algorithm 1.
 
 Down: phi, class means M, covariance S (its upper triangle). Up: the same, interpolated by the client, and n.
 Private: beta. Scored: the new global base with the linear discriminant of the client's Gaussians, estimated anew with

@@ -3,7 +3,8 @@
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -34,7 +35,8 @@ class Federation:
         self.algorithm = setup.algorithm()
         self.engine = engine
         self.round = 0  # rounds done
-        self.server: State = self.algorithm.init_server()
+        with self._on_server("init_server()"):
+            self.server: State = self.algorithm.init_server()
         self.states: dict[int, State] = {}
         self.untrained: dict[int, int] = {}  # correct test samples of each client before the first round
         self.post: dict[int, int] = {}  # and of its latest trained model
@@ -62,7 +64,9 @@ class Federation:
         score = due or self.run.cohort_size < self.run.clients  # the unselected are scored by their latest model
         ids = self.select()
         cohort = Cohort(self.algorithm, self.engine, self.states, ids, self.round, score)
-        server, server_logs = self._on_server(cohort)
+        with self._on_server(f"round {self.round + 1}"), collect_logs() as server_logs:
+            server = self.algorithm.round(self.server, cohort)
+            wire.check(server)
         if cohort.diverged or not wire.finite(server):
             who = f"clients {cohort.diverged}" if cohort.diverged else "the server"
             raise Diverged(f"numbers that are not finite from {who} in round {self.round + 1}")
@@ -105,8 +109,9 @@ class Federation:
         outcomes = {}
         for ids in _chunks(range(self.run.clients), 256):
             cohort = Cohort(self.algorithm, self.engine, self.states, ids, self.round)  # what it keeps is dropped
-            messages = self.algorithm.evaluation(self.server, cohort)
-            jobs = [Job("personal", id, self.round, messages[id], self.state(id)) for id in ids]
+            with self._on_server(f"the evaluation after round {self.round}"):
+                messages = self.algorithm.evaluation(self.server, cohort)
+                jobs = [Job("personal", id, self.round, messages[id], self.state(id)) for id in ids]
             outcomes.update({outcome.client: outcome for outcome in self.engine.run(jobs)})
         scores: dict[str, dict[int, int]] = {}
         for id, outcome in outcomes.items():
@@ -125,18 +130,17 @@ class Federation:
         logs = {name: [outcomes[id].logs.get(name) for id in sorted(outcomes)] for name in noted}
         return {"accuracy": accuracy, **({"evaluated": logs} if logs else {})}
 
-    def _on_server(self, cohort: Cohort) -> tuple[State, dict[str, float]]:
+    @contextmanager
+    def _on_server(self, moment: str) -> Iterator[None]:
+        """Anything that goes wrong in the method names it and the moment."""
         try:
-            with collect_logs() as logs:
-                server = self.algorithm.round(self.server, cohort)
-                wire.check(server)
+            yield
         except RunFailed:
             raise
         except Exception as error:
             cause = f"{type(error).__name__}: {error}".partition("\n")[0]
-            where = f"round {self.round + 1}, on the server"
+            where = f"{moment}, on the server"
             raise RunFailed(f"{self.algorithm.title} failed in {where}: {cause}", traceback.format_exc()) from error
-        return server, logs
 
     def _summary(self, cohort: Cohort) -> Record:
         """What the cohort did: who, mean training loss (by samples), bytes by part, and what the clients logged."""

@@ -33,7 +33,7 @@ def numbers(plugin: str) -> dict[str, Any]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        federation = toy(plugin, **PROBLEM)
+        federation = toy(plugin, {"participation": 1.0}, **PROBLEM)
         begin, first = federation.server, federation.algorithm.init_client()
         records = [federation.start()[0], *(federation.step()[0] for _ in range(3))]
     finally:

@@ -7,7 +7,6 @@ from pflbench.federation import Federation
 from pflbench.testing import watch
 from pflbench.testing.compare import difference, shared_storage, tensors
 from pflbench.testing.kit import Failed, check
-from pflbench.testing.problem import toy_setup
 from pflbench.testing.subject import PARTIAL, Backwards, Played, Subject, play, to_score
 
 
@@ -49,7 +48,7 @@ def client_order_irrelevant(subject: Subject) -> None:
     """Clients asked for, sent and done in another order, or one alone, give the same."""
     advice = "key everything by client id, never by position, and sum in ascending id"
     for settings, base in (({}, subject.reference), (PARTIAL, subject.partial)):
-        setup = watch.shuffled(toy_setup(subject.plugin, **settings))
+        setup = watch.shuffled(subject.setup(**settings))
         other = play(Federation(setup, Backwards(setup)))
         _same(base.all, other.all, "runs with the clients in another order", advice)
     federation = subject.partial.federation
@@ -66,7 +65,7 @@ def evaluation_is_pure(subject: Subject) -> None:
     """Evaluating every round, at the end only, or twice, gives the same models and scores."""
     advice = "download(), evaluation(), personal(), others() and predict() must only read"
     every, federation = subject.reference, subject.federation(eval_every=3)
-    rare = play(federation, start=False)
+    rare = play(federation)
     _same(every.servers, rare.servers, "the servers with and without evaluation", advice)
     _same(every.states, rare.states, "the clients with and without evaluation", advice)
     _same(every.records[-1], rare.records[-1], "the last records with and without earlier evaluation", advice)

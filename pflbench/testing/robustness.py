@@ -11,8 +11,8 @@ from pflbench.federation import Federation
 from pflbench.partition import Partition
 from pflbench.testing.compare import difference
 from pflbench.testing.kit import Failed, check
-from pflbench.testing.problem import TOY, split_by_class, toy
-from pflbench.testing.subject import PARTIAL, Played, Subject, play, to_score
+from pflbench.testing.problem import split_by_class
+from pflbench.testing.subject import PARTIAL, SMALL, Played, Subject, play, to_score
 
 ALL = [0, 1, 2, 3] * 4  # the classes of a client with four samples of each
 TEST = [0, 1, 2, 3]
@@ -97,13 +97,13 @@ def one_client_cohort(subject: Subject) -> None:
 
 
 def _split(train: list[list[int]], test: list[list[int]]) -> Partition:
-    return split_by_class(TOY["dataset"], train, test)
+    return split_by_class(SMALL["dataset"], train, test)
 
 
 def _fine(subject: Subject, split: Partition, **settings: Any) -> None:
     """A run on this split ends, finite, with an accuracy for every client that has test data."""
-    federation = toy(subject.plugin, split=split, **settings)
-    played = play(federation)
+    rounds = settings.setdefault("rounds", 3)
+    played = play(subject.federation(split, eval_every=rounds, **settings))
     for series, accuracies in played.records[-1]["accuracy"].items():
         for id, accuracy in enumerate(accuracies):
             if (accuracy is None) != (len(split.test[id]) == 0):

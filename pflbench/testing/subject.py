@@ -15,12 +15,15 @@ from pflbench.api import Algorithm, Message, State
 from pflbench.cohort import Cohort
 from pflbench.engine import Engine, Processes, Serial
 from pflbench.federation import Federation, Record
+from pflbench.partition import Partition
 from pflbench.site import Job, Outcome, Setup
 from pflbench.testing.problem import TOY_CNN, toy_setup
 from pflbench.testing.watch import Notes, watched
 
-PARTIAL: dict[str, Any] = {"clients": 6, "participation": 0.34, "rounds": 4, "seed": 0}
+PARTIAL: dict[str, Any] = {"clients": 6, "participation": 0.34, "rounds": 4, "eval_every": 2}
 """Two of six clients a round, and at least one of them never in four rounds."""
+SMALL: dict[str, Any] = {"dataset": "synthetic:classes=4,side=8,samples=96"}
+NETWORK: dict[str, Any] = {**TOY_CNN, "dataset": "synthetic:classes=4,side=16,samples=64"}
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,7 @@ class Subject:
 
     def once_more(self) -> Played:
         """The reference run, done again."""
-        setup = toy_setup(self.plugin)
+        setup = self.setup()
         return play(Federation(setup, _Noting(setup, self.stages)))
 
     @cached_property
@@ -113,21 +116,25 @@ class Subject:
         """What watching the reference run shows, under another global seed; and how that run ended."""
         with suppress(Exception):  # it stops at the same place when watched, and what was seen until then counts
             _ = self.reference
-        setup = watched(toy_setup(self.plugin), tuple(self.stages))
+        setup = watched(self.setup(), tuple(self.stages))
         try:
             return setup.notes, play(Federation(setup, Serial(setup)), seed=2)
         except Exception as error:
             return setup.notes, error
 
-    def federation(self, **settings: Any) -> Federation:
-        """A small problem of this method, in this process."""
-        setup = toy_setup(self.plugin, **settings)
+    def setup(self, split: Partition | None = None, **settings: Any) -> Setup:
+        """A small problem, with all clients even where the method by default takes fewer."""
+        return toy_setup(self.plugin, {"participation": 1.0}, split, **{**SMALL, **settings})
+
+    def federation(self, split: Partition | None = None, **settings: Any) -> Federation:
+        """A small problem at work, in this process."""
+        setup = self.setup(split, **settings)
         return Federation(setup, Serial(setup))
 
     @cached_property
     def network_setup(self) -> Setup:
         """The problem on which engines are compared: with convolutions, whose layout in memory could matter."""
-        return toy_setup(self.plugin, **TOY_CNN)
+        return self.setup(**NETWORK)
 
     def start_workers(self) -> Engine:
         """Two worker processes for `network_setup`; they take seconds to be ready, so they can be started early."""

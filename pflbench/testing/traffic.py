@@ -12,7 +12,7 @@ from pflbench.engine import Serial
 from pflbench.federation import Federation
 from pflbench.testing.compare import difference
 from pflbench.testing.kit import Failed, check
-from pflbench.testing.problem import split_by_class, toy, toy_setup
+from pflbench.testing.problem import split_by_class
 from pflbench.testing.subject import PARTIAL, Subject, play
 
 SIZES = {
@@ -28,7 +28,7 @@ def measured_bytes_equal_formula(subject: Subject) -> None:
     for title, (dataset, classes) in SIZES.items():
         first, last = range(classes * 2 // 3), range(classes // 3, classes)  # together all classes, each client not all
         split = split_by_class(dataset, [[*first, 0, 0], [*last, classes - 1]], [[0], [classes - 1]])
-        federation = toy(subject.plugin, split=split, dataset=dataset, model="cnn", width=128)
+        federation = subject.federation(split, dataset=dataset, model="cnn", width=128)
         labels = data.load(dataset).y
         names = [cost.names_of(federation.algorithm, Counter(labels[rows].tolist()).values()) for rows in split.train]
         for number in range(1, 4):
@@ -67,7 +67,7 @@ def _listed(names: dict[str, int]) -> str:
 @check
 def resume_in_the_middle(subject: Subject) -> None:
     """A run that is stored, read back and continued equals the run that was not stopped."""
-    whole, setup = subject.partial, toy_setup(subject.plugin, **PARTIAL)
+    whole, setup = subject.partial, subject.setup(**PARTIAL)
     first = Federation(setup, Serial(setup))
     first.start()
     first.step()

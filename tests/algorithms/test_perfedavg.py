@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pflbench import config
-from pflbench.api import Client
+from pflbench.api import Client, collect_logs
 from pflbench.engine import Serial
 from pflbench.federation import Federation
 from pflbench.testing import TOY, split_by_class, toy
@@ -148,8 +148,10 @@ def test_adaptation_that_is_not_finite_is_dropped_and_noted():
 def test_client_whose_batches_cannot_be_split_returns_what_it_got(variant: str):
     split = split_by_class(str(TOY["dataset"]), [[0, 1, 2, 3] * 3, [2]], [[0], [2]])
     federation = toy("perfedavg", {"variant": variant}, split=split)
-    reply, _ = federation.algorithm.local(federation.client(1), federation.server)
+    with collect_logs() as logs:
+        reply, _ = federation.algorithm.local(federation.client(1), federation.server)
     assert equal(reply["theta"], federation.algorithm.task.initial)
+    assert logs == {}  # not even a loss of half a sample
     assert not equal(federation.algorithm.local(federation.client(0), federation.server)[0]["theta"], reply["theta"])
 
 

@@ -250,13 +250,14 @@ def test_features_that_are_not_finite_keep_the_old_beta_and_do_not_break_the_cli
     assert torch.equal(state["beta"], client.state["beta"])
 
 
-def test_evaluation_solves_beta_anew_logs_it_and_writes_nothing_back():
+def test_evaluation_solves_beta_anew_whatever_it_was_and_logs_it_and_writes_nothing_back():
     federation = played(toy("pfedfda", {"lr": 0.1}), 2)
-    before = federation.snapshot()
+    before, client = federation.snapshot(), federation.client(0)
+    forgetful = replace(client, state={"beta": torch.tensor([0.123, 0.456], dtype=torch.float64)})
     with collect_logs() as logs:
-        model = personal(federation)
+        model, other = (personal(federation, client=seen) for seen in (client, forgetful))
+    assert torch.equal(model["weight"], other["weight"]) and torch.equal(model["bias"], other["bias"])
     assert 0 <= logs["beta_means"] <= 1 and 0 <= logs["beta_covariance"] <= 1
-    assert logs["beta_means"] != federation.states[0]["beta"][0]
     after = federation.snapshot()
     assert torch.equal(before["clients"][0]["beta"], after["clients"][0]["beta"])
     assert all(torch.equal(p, before["server"]["phi"][name]) for name, p in model["phi"].items())

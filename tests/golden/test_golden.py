@@ -43,7 +43,8 @@ def test_a_slightly_other_method_is_seen(monkeypatch: pytest.MonkeyPatch):
 def test_a_learning_rate_that_is_off_by_one_percent_is_seen(monkeypatch: pytest.MonkeyPatch):
     stored = golden.numbers("fedper")
     monkeypatch.setattr(
-        "pflbench.testing.golden.toy", lambda plugin, **settings: toy(plugin, {"lr": 0.0101}, **settings)
+        "pflbench.testing.golden.toy",
+        lambda plugin, hparams, **settings: toy(plugin, {**hparams, "lr": 0.0101}, **settings),
     )
     paths = {text.partition(":")[0] for text in golden.deviations(stored, golden.numbers("fedper"))}
     assert {"server.phi.moved", "clients.0.pi.moved", "loss.3"} <= paths

@@ -1,0 +1,354 @@
+"""The command line as a user types it."""
+
+import csv
+import dataclasses
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pflbench import cli, console, testing
+from pflbench.config import Run
+from pflbench.federation import Federation
+from pflbench.records import Records
+
+TOY = ["--dataset", "synthetic:classes=4,side=8,samples=160", "--model", "mlp", "--width", "8", "--min-samples", "8"]
+SMALL = [*TOY, "--clients", "4", "--workers", "1"]
+IID = ["--partition", "iid"]
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """The command line in this process, in a folder of its own: exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as end:
+            cli.main(words)
+        return int(end.value.code or 0), *capsys.readouterr()
+
+    return run
+
+
+def fine(call: Call, *words: str) -> str:
+    code, out, err = call(*words)
+    assert (code, err) == (0, "")
+    return out
+
+
+def folder_of(out: str) -> Path:
+    return Path(out.splitlines()[-1].rpartition("; ")[2])
+
+
+def numbers(folder: Path) -> bytes:
+    return (folder / "rounds.jsonl").read_bytes()
+
+
+def test_help_comes_up_at_once():
+    def seconds() -> float:
+        begin = time.perf_counter()
+        done = subprocess.run([sys.executable, "-m", "pflbench", "--help"], capture_output=True, text=True, check=True)
+        assert "Usage: pflbench" in done.stdout
+        return time.perf_counter() - begin
+
+    assert min(seconds() for _ in range(3)) < 1.0  # 0.2 s on a machine with nothing else to do; 0.5 s is promised
+
+
+def test_help_states_the_defaults_that_a_run_has(call: Call):
+    pieces = " ".join(fine(call, "run", "--help").split()).split(" --")
+    found = [re.fullmatch(r"([a-z-]+) [A-Z]+ .*?\[(.*?)\].*", piece) for piece in pieces]
+    shown = {match[1].replace("-", "_"): match[2] for match in found if match}
+    words = {"clients": "20, or as many as file:PATH has", "partition_seed": "the seed", "keep_last": "all"}
+    left_out = {"algorithm", "hparams", "samples_per_client", "overlap"}
+    for field in dataclasses.fields(Run):
+        if field.name not in left_out:
+            assert shown[field.name] == words.get(field.name, str(field.default)), field.name
+
+
+def test_version(call: Call):
+    assert re.fullmatch(r"pflbench \d+\.\d+\.\d+\n", fine(call, "--version"))
+
+
+def test_without_a_command_there_is_help(call: Call):
+    assert "Usage: pflbench" in fine(call)
+
+
+def test_a_run_prints_plain_lines_and_its_result_and_is_not_done_twice(call: Call):
+    words = ["run", "FedAvg", *SMALL, "--rounds", "40"]
+    *progress, last = fine(call, *words).splitlines()
+    line = r"round +\d+/40  accuracy [\d.]+ % \(pre\)  [\d.]+ MB  (\d+:)+\d\d left"
+    assert all(re.fullmatch(line, told) for told in progress)
+    assert 15 <= len(progress) <= 40 and progress[-1].startswith("round 40/40")
+    result = (
+        r"FedAvg on Synthetic, dir:0.1: [\d.]+ % \+/- [\d.]+ over 4 clients \(pre, round 40\); results/runs/fedavg-\S+"
+    )
+    assert re.fullmatch(result, last)
+    before = {path: path.stat().st_mtime_ns for path in folder_of(last).iterdir()}
+    assert fine(call, *words) == f"already finished: {last}\n"
+    assert {path: path.stat().st_mtime_ns for path in folder_of(last).iterdir()} == before
+
+
+def test_progress_on_a_terminal_is_a_bar(call: Call, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    out = fine(call, "run", "local", *SMALL, "--rounds", "3")
+    assert "\x1b" in out and "round 3/3" in out and "(post)" in out and "left" in out
+    assert "Local on Synthetic" in out.splitlines()[-1]
+
+
+def test_lines_come_for_every_twentieth_and_after_ten_seconds(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    lines = console.Lines(200, "post")
+    lines.start(0, [])
+    for number in range(201):
+        now += 30.0 if number > 198 else 0.01
+        lines.watch({"round": number, "bytes": {"down": {"theta": 1_000_000}}, "accuracy": {"post": [0.5, None]}}, {})
+    told = capsys.readouterr().out.splitlines()
+    assert [int(line.split()[1].split("/")[0]) for line in told] == [*range(10, 200, 10), 199, 200]
+    assert told[0] == "round  10/200  accuracy 50.00 % (post)  11.0 MB  0:02 left"
+
+
+def test_json_is_all_that_is_on_stdout(call: Call):
+    run = json.loads(fine(call, "run", "fedper", *SMALL, "--rounds", "2", "--json"))
+    assert (run["status"], run["round"], run["point"], run["clients"]) == ("done", 2, "pre", 4)
+    assert json.loads(fine(call, "run", "fedper", *SMALL, "--rounds", "2", "--json")) == run
+    methods = {row["name"]: row for row in json.loads(fine(call, "algorithms", "--json"))}
+    assert methods["fedavg"]["technique"] == "Standard" and methods["local"]["scored"] == "post"
+    one = json.loads(fine(call, "algorithms", "show", "fedper", "--json"))
+    assert one["citation"].startswith("FedPer (Arivazhagan et al.") and one["deviations"] == "none."
+    assert one["down"] == {"what": "phi.", "numbers": "phi"} and one["up"]["numbers"] == "phi + 1"
+    assert {"name": "lr", "default": 0.01}.items() <= one["hyperparameters"][0].items()
+    listed = {row["name"]: row for row in json.loads(fine(call, "data", "list", "--json"))["data"]}
+    assert listed["digits"] == {"name": "digits", "title": "Digits", "there": "embedded"}
+    assert listed["cifar10"]["there"] == "no" and listed["npz"]["there"] == "npz:PATH"
+    assert json.loads(fine(call, "report", "results/runs", "--json"))["rows"][0]["method"] == "FedPer"
+
+
+def test_settings_from_a_file_are_overridden_by_options(call: Call):
+    Path("run.toml").write_text(
+        'algorithm = "fedper"\ndataset = "synthetic:classes=4,side=8,samples=160"\nmodel = "mlp"\nclients = 4\n'
+        "min_samples = 8\nrounds = 3\nscarce = {last = 2, keep = 0.5}\n[hparams]\nlr = 0.5\nepochs = 2\n"
+    )
+    out = fine(call, "run", "--config", "run.toml", "--rounds", "1", "--set", "lr=0.125", "--workers", "1", "--json")
+    config = json.loads((Path(json.loads(out)["folder"]) / "run.json").read_text())["config"]
+    assert (config["algorithm"], config["rounds"], config["keep_last"], config["keep"]) == ("fedper", 1, 2, 0.5)
+    assert (config["hparams"]["lr"], config["hparams"]["epochs"]) == (0.125, 2)
+
+
+def test_a_warning_is_one_line(call: Call):
+    code, out, err = call("run", "local", *SMALL, "--rounds", "1", "--samples-per-client", "30-35", "--overlap", *IID)
+    assert code == 0 and out
+    assert err == "pflbench: warning: overlap: training and test samples of different clients overlap\n"
+
+
+def test_a_changed_plugin_is_warned_of(call: Call):
+    words = ["run", "mine.py", *SMALL, "--rounds", "1", "--quiet"]
+    written = filled_in(Path(fine(call, "new", "Mine").partition(":")[0]))
+    folder = folder_of(fine(call, *words))
+    written.write_text(written.read_text() + "\n")
+    code, out, err = call(*words)
+    assert code == 0 and out.startswith("already finished")
+    assert err == f"pflbench: warning: the plugin has changed since {folder} was begun; --fresh starts anew\n"
+    assert "already" not in fine(call, *words, "--fresh")
+
+
+def interrupted_at(moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C in the fourth call of a function; in the fourth round for `append`, which comes twice in a round."""
+    owner: type = {"append": Records, "save": Records}.get(moment, Federation)
+    number = 8 if moment == "append" else 4
+    whole = getattr(owner, moment)
+    calls = []
+
+    def broken_off(self: object, *values: object) -> object:
+        calls.append(1)
+        if len(calls) == number:
+            raise KeyboardInterrupt
+        return whole(self, *values)
+
+    monkeypatch.setattr(owner, moment, broken_off)
+
+
+@pytest.mark.parametrize("moment", ["step", "evaluation", "_summary", "append", "save", "snapshot"])
+def test_ctrl_c_at_any_moment_of_a_round_then_resumed_equals_the_unbroken_run(
+    call: Call, monkeypatch: pytest.MonkeyPatch, moment: str
+):
+    words = ["run", "fedper", *SMALL, "--rounds", "12", "--checkpoint-every", "2", "--participation", "0.5"]
+    whole = folder_of(fine(call, *words, "--out", "whole"))
+    with monkeypatch.context() as patch:
+        interrupted_at(moment, patch)
+        code, _, err = call(*words, "--out", "broken")
+    assert code == 130
+    after = re.fullmatch(r"stopped after round (\d+); the same command resumes\n", err)
+    assert after, err
+    resumed = fine(call, *words, "--out", "broken")
+    assert resumed.startswith(f"resuming after round {after[1]} of 12\n")
+    assert numbers(folder_of(resumed)) == numbers(whole)
+
+
+def test_ctrl_c_before_the_first_round_starts_again(call: Call, monkeypatch: pytest.MonkeyPatch):
+    def stop(self: Federation) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Federation, "start", stop)
+        code, _, err = call("run", "fedper", *SMALL, "--rounds", "2")
+    assert (code, err) == (130, "stopped before the end of the first round; the same command starts again\n")
+    assert "FedPer on" in fine(call, "run", "fedper", *SMALL, "--rounds", "2")
+
+
+@pytest.mark.parametrize("sent, code, workers", [(signal.SIGINT, 130, "2"), (signal.SIGTERM, 143, "1")])
+def test_a_signal_to_a_process_then_resumed_equals_the_unbroken_run(
+    call: Call, tmp_path: Path, sent: signal.Signals, code: int, workers: str
+):
+    words = ["run", "fedavg", *TOY, "--clients", "4", "--rounds", "100", "--workers", workers]
+    command = [sys.executable, "-m", "pflbench", *words, "--out", "broken"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert process.stdout is not None
+    next(line for line in process.stdout if not line.startswith("round   0/"))
+    process.send_signal(sent)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == code
+    assert re.fullmatch(r"stopped after round \d+; the same command resumes\n", err)
+    status = json.loads(next(Path("broken").glob("*/status.json")).read_text())
+    assert status["status"] == "stopped" and 0 < status["round"] < 100
+    resumed = fine(call, *words[:-1], "1", "--out", "broken")
+    assert resumed.startswith(f"resuming after round {status['round']} of 100\n")
+    assert numbers(folder_of(resumed)) == numbers(folder_of(fine(call, *words[:-1], "1", "--out", "whole")))
+
+
+def test_a_partition_is_shown_exported_and_used_again(call: Call):
+    options = ["synthetic:classes=4,side=8,samples=160", "--partition", "path:2", "--clients", "5", "--seed", "3"]
+    out = fine(call, "data", "show", *options, "--out", "picture.png")
+    assert re.search(r"^classes +2 +2.0 +2$", out, re.MULTILINE)
+    (digest,) = re.findall(r"digest (\w{16}); drawn in picture.png", out)
+    assert Path("picture.png").read_bytes().startswith(b"\x89PNG")
+    counts = np.array(json.loads(fine(call, "data", "show", *options, "--json"))["counts"]["train"])
+    assert counts.shape == (5, 4) and ((counts > 0).sum(1) == 2).all()
+
+    assert f"digest {digest}" in fine(call, "data", "export", *options, "split.npz")
+    out = fine(call, "run", "local", *TOY, "--partition", "file:split.npz", "--rounds", "1", "--workers", "1")
+    about = json.loads((folder_of(out) / "run.json").read_text())
+    assert about["config"]["clients"] == 5 and about["partition"]["digest"] == digest
+    same = fine(call, "run", "local", *TOY, *options[1:], "--rounds", "1", "--workers", "1")
+    assert json.loads((folder_of(same) / "run.json").read_text())["partition"]["digest"] == digest
+
+
+def test_data_that_are_there_are_not_fetched(call: Call):
+    assert fine(call, "data", "get", "digits").startswith("Digits is there already: 1797 images of 10 classes")
+
+
+def test_a_report_leaves_no_run_out(call: Call):
+    for seed in "012":
+        fine(call, "run", "fedper", *SMALL, "--rounds", "3", "--seed", seed, "--quiet")
+    fine(call, "run", "local", *SMALL, "--rounds", "3", "--quiet")
+    assert call("run", "fedper", *SMALL, "--rounds", "3", "--set", "lr=1e38", "--quiet")[0] == 1
+    fine(call, "run", "fedavg", *SMALL, "--rounds", "3", *IID, "--quiet")
+    for path in Path("results/runs").glob("fedavg-*/*"):
+        if path.name != "run.json":
+            path.unlink()  # as a run that was killed at its start
+    out = fine(call, "report", "results/runs")
+    folder = Path("results/runs/report")
+    assert all(str(folder / name) in out for name in ("summary.csv", "summary.md", "curves.png", "curves.pdf"))
+    assert {path.name for path in folder.iterdir()} == {"summary.csv", "summary.md", "curves.png", "curves.pdf"}
+    with (folder / "summary.csv").open() as file:
+        rows = {(row["method"], row["status"]): row for row in csv.DictReader(file)}
+    assert set(rows) == {("FedPer", "done"), ("FedPer", "diverged"), ("Local", "done"), ("FedAvg", "unfinished")}
+    assert rows["FedPer", "done"]["seeds"] == "0 1 2" and rows["FedPer", "diverged"]["settings"] == "lr=1e+38"
+    each = [json.loads(fine(call, "run", "fedper", *SMALL, "--rounds", "3", "--seed", s, "--json")) for s in "012"]
+    for name in ("accuracy", "std", "megabytes"):
+        assert float(rows["FedPer", "done"][name]) == pytest.approx(np.mean([run[name] for run in each]))
+    assert float(rows["FedPer", "done"]["seeds_std"]) == pytest.approx(np.std([r["accuracy"] for r in each], ddof=1))
+    assert "DIVERGED" in out and "UNFINISHED" in out and "last round" in out
+    assert "| FedPer | lr=1e+38 |" in (folder / "summary.md").read_text()
+
+
+def filled_in(path: Path) -> Path:
+    """The skeleton with what its three marks suggest for FedAvg."""
+    text, marks = path.read_text(), 0
+    for suggestion in re.findall(r"# FILL IN \d of 3.*: (return .*)", text):
+        text = re.sub(r"raise TypeError\(.*\)", lambda _, line=suggestion: line, text, count=1)
+        marks += 1
+    assert marks == 3 and "raise" not in text
+    path.write_text(text)
+    return path
+
+
+def test_a_new_method_says_what_is_left_then_passes_the_check_and_equals_fedavg(call: Call, tmp_path: Path):
+    told = fine(call, "new", "FedMine")
+    assert told == "fedmine.py: fill in the three lines marked in it, then: pflbench check fedmine.py\n"
+    code, _, err = call("run", "fedmine.py", *SMALL, "--rounds", "2")
+    assert code == 1 and "fill in line 3 of 3 in fedmine.py" in err
+    filled_in(Path("fedmine.py"))
+    checks = json.loads(fine(call, "check", "fedmine.py", "--json"))
+    assert [row["check"] for row in checks] == testing.names()
+    assert {row["outcome"] for row in checks} == {"ok"}
+    mine = fine(call, "run", "--plugin", "fedmine.py", *SMALL, "--rounds", "2", "--fresh")
+    fedavg = fine(call, "run", "fedavg", *SMALL, "--rounds", "2")
+    assert numbers(folder_of(mine)) == numbers(folder_of(fedavg))
+
+
+def test_where_a_new_method_goes_and_that_nothing_is_overwritten(call: Call, tmp_path: Path):
+    for name in ("pflbench", "algorithms"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "pflbench" / "api.py").touch()
+    (tmp_path / "pyproject.toml").touch()
+    fine(call, "new", "my_method")
+    assert "class MyMethod(Algorithm)" in Path("algorithms/my_method.py").read_text()
+    fine(call, "new", "my_method", "--out", "elsewhere")
+    Path("elsewhere/my_method.py").write_text("mine")
+    code, _, err = call("new", "my_method", "--out", "elsewhere")
+    assert (code, err) == (2, "pflbench: error: elsewhere/my_method.py is there already and is not overwritten\n")
+    assert Path("elsewhere/my_method.py").read_text() == "mine"
+
+
+def test_a_check_that_fails_and_one_that_is_declared(call: Call, monkeypatch: pytest.MonkeyPatch):
+    first, second, third, *_ = testing.names()
+    results = [
+        testing.CheckResult(first, True, None, "", 0.1),
+        testing.CheckResult(second, True, "it cannot", "it did not", 0.1),
+        testing.CheckResult(third, False, None, "client 3 differs", 0.1),
+    ]
+    monkeypatch.setattr(testing, "checks", lambda plugin: iter(results))
+    code, out, _ = call("check", "fedavg")
+    lines = [line.split() for line in out.splitlines()]
+    assert code == 1
+    assert [line[:2] for line in lines[:3]] == [["ok", first], ["expected", second], ["FAIL", third]]
+    assert out.splitlines()[1].endswith("it cannot") and out.splitlines()[2].endswith("client 3 differs")
+    assert out.splitlines()[3] == "1 ok, 1 expected, 1 FAIL"
+    code, out, _ = call("check", "fedavg", "--json")
+    assert code == 1 and [row["outcome"] for row in json.loads(out)] == ["ok", "expected", "FAIL"]
+
+
+def test_a_broken_method_does_not_hide_the_others(call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    import pflbench.algorithms
+
+    (tmp_path / "plugins").mkdir()
+    (tmp_path / "plugins" / "brokenone.py").write_text("1 / 0\n")
+    monkeypatch.setattr(pflbench.algorithms, "__path__", [*pflbench.algorithms.__path__, str(tmp_path / "plugins")])
+    code, out, err = call("algorithms")
+    assert code == 0 and re.search(r"^fedavg +FedAvg +FL +Standard +no +no +pre$", out, re.MULTILINE)
+    assert err.startswith("pflbench: warning: plugin algorithms/brokenone.py cannot be imported: ZeroDivisionError")
+
+
+def test_a_method_is_shown_in_full(call: Call):
+    out = fine(call, "algorithms", "show", "FedPer")
+    assert out.startswith("fedper: FedPer (Arivazhagan et al.")
+    assert re.search(r"^down +phi. \[phi numbers of 4 bytes\]$", out, re.MULTILINE)
+    assert re.search(r"^scored +pre: the new global base with the client's own head", out, re.MULTILINE)
+    assert re.search(r"^deviations +none.$", out, re.MULTILINE)
+    assert re.search(r"^lr +0.01 +0.0001 .. 1.0 +eta, learning rate", out, re.MULTILINE)
