@@ -28,13 +28,9 @@ class Settings(Hparams):
     alpha: float = setting(1.0, (0.0, 2.0), "weight of the contrastive loss; 0: ablation, it then only drives tau")
     temperature: float = setting(0.1, (0.01, 1.0), "tau_CL, temperature of the contrastive loss")
     gamma: float = setting(0.8, (0.1, 5.0), "sensitivity of tau to the loss")
-    tau: str = setting(
-        "exp", ["exp", "linear", "fixed"], "own share of the base: exp(-gamma L), max(0, 1 - L), constant"
-    )
+    tau: str = setting("exp", ["exp", "linear", "fixed"], "share of the own base: exp(-gamma L), 1 - L or constant")
     tau_value: float = setting(0.0, (0.0, 1.0), "tau where it is fixed: 0 takes the global base, 1 keeps the own")
-    first_tau: str = setting(
-        "eval", ["eval", "0", "1"], "tau before there is a loss: from a pass over the data, 0 or 1"
-    )
+    first_tau: str = setting("eval", ["eval", "0", "1"], "tau before there is a loss: by a pass over the data, 0 or 1")
     separate: bool = setting(True, [True, False], "share the base only; false: the head too (ablation)")
     use_ce: bool = setting(True, [True, False], "cross entropy after the first round; false: ablation")
     stale: str = setting("keep", ["keep", "drop"], "the centroid of a class that no client of the cohort holds")
@@ -68,7 +64,7 @@ class FedCoSR(Algorithm):
         return ops.phi(theta) if self.hp.separate else theta
 
     def round(self, server: State, cohort: Cohort) -> State:
-        messages = self.download(server, cohort.ids)
+        messages = self.download(server, cohort.ids)  # (2)
         if self.hp.announce_first:
             held = cohort.call(self.announce, {id: {} for id in cohort.ids})
             support = torch.stack([reply["held"].int() for reply in held.values()]).sum(0)  # (C,)
@@ -80,12 +76,6 @@ class FedCoSR(Algorithm):
         omega = ops.pooled_centroids(replies, "omega", self.task.classes, stale, self.hp.min_clients)
         known = {"omega": omega} if len(omega["labels"]) else {}
         return {self.part: ops.weighted_mean(replies, self.part), **known}
-
-    def download(self, server: State, ids: tuple[int, ...]) -> dict[int, Message]:  # (2)
-        message = {self.part: server[self.part]}
-        if "omega" in server:
-            message["omega"] = {name: server["omega"][name] for name in ("means", "labels")}
-        return dict.fromkeys(ids, message)
 
     def announce(self, client: Client, message: Message) -> tuple[Message, State]:
         return {"held": client.counts >= self.hp.min_samples}, client.state
@@ -159,11 +149,7 @@ class FedCoSR(Algorithm):
         if "allowed" in message:
             allowed = message["allowed"][omega["labels"].long()]
             omega = {name: rows[allowed] for name, rows in omega.items()}
-        if clip:  # one sample moves the mean of n_ic clipped ones by at most 2 S_z / n_ic
-            noise = torch.randn(omega["means"].shape, generator=client.generator("noise of the centroids"))
-            std = self.hp.dp_sigma * 2 * clip / omega["counts"][:, None]
-            omega["means"] = omega["means"] + std * noise.to(std.device)
-        return omega
+        return ops.noised_means(omega, clip, self.hp.dp_sigma, client) if clip else omega
 
     def personal(self, client: Client, message: Message) -> Model:
         return self.merged(client, message, self.tau(client, message))

@@ -75,11 +75,10 @@ class FedPAC(Algorithm):
         alpha = self.weights(V, H) if self.hp.heads == "combined" else torch.eye(len(V), dtype=torch.float64)
         heads = [reply["pi"] for reply in replies.values()]
         combined = {i: mean_of(heads, list(row)) for i, row in zip(replies, alpha, strict=True)}
-        G = pooled_centroids(replies, "omega", self.task.classes)
         return {
             "phi": weighted_mean(replies, "phi"),
             "heads": {**server["heads"], **combined},  # pi_i <- sum_j alpha_ij pi_j
-            "omega": {"means": G["means"], "labels": G["labels"]},
+            "omega": pooled_centroids(replies, "omega", self.task.classes),
         }
 
     def personal(self, client: Client, message: Message) -> Model:

@@ -23,9 +23,7 @@ from pflbench.ops import centroids, cross_entropy, local_sgd, pooled_centroids
 class Settings(Hparams):
     lam: float = setting(0.1, (0.0, 100.0), "lambda, weight of the pull of representations to the prototypes")
     weights: str = setting("equal", ["equal", "counts"], "of the clients' means in a prototype: equal, or n_ic")
-    collect: str = setting(
-        "during", ["during", "after"], "class means while training, or by a pass after it"
-    )
+    collect: str = setting("during", ["during", "after"], "class means while training, or by a pass after it")
 
 
 class FedProto(Algorithm):
@@ -35,15 +33,10 @@ class FedProto(Algorithm):
     hp: Settings
 
     def init_server(self) -> State:
-        empty = torch.zeros(0, dtype=torch.int32)
-        return {"omega": {"means": torch.zeros(0, self.task.width), "labels": empty, "counts": empty}}
+        return {"omega": {"means": torch.zeros(0, self.task.width), "labels": torch.zeros(0, dtype=torch.int32)}}
 
     def init_client(self) -> State:
         return {"theta": self.task.initial}
-
-    def download(self, server: State, ids: tuple[int, ...]) -> dict[int, Message]:
-        G = {name: server["omega"][name] for name in ("means", "labels")}
-        return {id: {"omega": G} for id in ids}
 
     def local(self, client: Client, message: Message) -> tuple[Message, State]:
         C, k, G = self.task.classes, self.task.width, message["omega"]
@@ -69,8 +62,7 @@ class FedProto(Algorithm):
 
     def aggregate(self, server: State, replies: Replies) -> State:  # G[c] = mean over the clients that hold c
         by_count = self.hp.weights == "counts"
-        G = pooled_centroids(replies, "omega", self.task.classes, server["omega"], by_count=by_count)
-        return {"omega": G}
+        return {"omega": pooled_centroids(replies, "omega", self.task.classes, server["omega"], by_count=by_count)}
 
     def personal(self, client: Client, message: Message) -> Model:
         known = len(message["omega"]["labels"]) > 0

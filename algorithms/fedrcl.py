@@ -60,12 +60,10 @@ class FedRCL(Algorithm):
         return self.mined(cosine, same, partner) if self.hp.pairs == "mined" else self.all(cosine, same, partner)
 
     def mined(self, cosine: Tensor, same: Tensor, partner: Tensor) -> tuple[Tensor, Tensor]:
-        """One positive and two negatives for S, one partner for R, per anchor."""
+        """Per anchor the least similar positive q, for S and R, and the two most similar negatives h, for S."""
         q = cosine.masked_fill(~same, 2.0).amin(-1, keepdim=True)  # (L, B, 1); the anchor itself is a positive
         h = cosine.masked_fill(same, ABSENT).topk(min(2, len(same))).values  # (L, B, 2)
-        r = q.masked_fill(
-            (q < self.hp.lam) | ~partner.any(-1, keepdim=True), ABSENT
-        )  # where it has one, q is a partner
+        r = q.masked_fill((q < self.hp.lam) | ~partner.any(-1, keepdim=True), ABSENT)  # of an anchor with a partner
         return self.nce(q, h).mean(), self.nce(1.0, r).mean()
 
     def all(self, cosine: Tensor, same: Tensor, partner: Tensor) -> tuple[Tensor, Tensor]:

@@ -203,6 +203,7 @@ class Algorithm:
     scored: ClassVar[Literal["pre", "post"]] = "pre"
     down: ClassVar[str] = "theta"  # numbers (of 4 bytes) sent to a client in a round, as a formula over the names in
     up: ClassVar[str] = "theta + 1"  # `sizes`, and theta, phi, pi, C, k, N and the client's own C_i and n_i
+    cost_note: ClassVar[str] = ""  # why that is not what the FedCoSR paper's table of costs says
     exceptions: ClassVar[Mapping[str, str]] = {}  # conformance check -> why this method cannot pass it
     hp: Hparams
 

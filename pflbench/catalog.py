@@ -42,6 +42,7 @@ def details(cls: type[Algorithm]) -> dict[str, Any]:
         "citation": citation,
         "down": {"what": parts.get("Down", ""), "numbers": cls.down},
         "up": {"what": parts.get("Up", ""), "numbers": cls.up},
+        "cost_note": cls.cost_note,
         "private": parts.get("Private", ""),
         "scored_model": parts.get("Scored", ""),
         "deviations": parts.get("Deviations", ""),

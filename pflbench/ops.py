@@ -135,29 +135,28 @@ def pooled_centroids(
 ) -> dict[str, Tensor]:
     """Omega[c] = sum_i n_ic m_ic / sum_i n_ic over the clients that sent class c (or their plain mean).
 
-    Returns `means`, `labels` and `counts` (of samples), in ascending order of label, of the classes that at least
-    `least_clients` sent, and of those that nobody sent but `previous` has. Float64, ascending ids.
+    Returns `means` and `labels`, in ascending order of label, of the classes that at least `least_clients` sent, and
+    of those that nobody sent but `previous` has. Summed in float64, in ascending order of client id.
     """
     width = next(iter(replies.values()))[part]["means"].shape[1]
     total = torch.zeros(classes, width, dtype=torch.float64)
     weight = torch.zeros(classes, dtype=torch.float64)
-    samples, clients = torch.zeros(classes, dtype=torch.int32), torch.zeros(classes, dtype=torch.int32)
+    clients = torch.zeros(classes, dtype=torch.int32)
     for id in sorted(replies):
         omega = replies[id][part]
         rows = omega["labels"].long()
         share = omega["counts"].double() if by_count else torch.ones(len(rows), dtype=torch.float64)
         total[rows] += share[:, None] * omega["means"].double()
         weight[rows] += share
-        samples[rows] += omega["counts"]
         clients[rows] += 1
     means = (total / weight.clamp(min=1e-300)[:, None]).float()
     known = (clients >= least_clients) & (clients > 0)
     if previous is not None:
         old = previous["labels"].long()
         old, place = old[clients[old] == 0], (clients[old] == 0).nonzero().flatten()
-        means[old], samples[old], known[old] = previous["means"][place], previous["counts"][place], True
+        means[old], known[old] = previous["means"][place], True
     labels = known.nonzero().flatten()
-    return {"means": means[labels], "labels": labels.to(torch.int32), "counts": samples[labels]}
+    return {"means": means[labels], "labels": labels.to(torch.int32)}
 
 
 def targets(omega: Mapping[str, Tensor], y: Tensor, classes: int) -> tuple[Tensor, Tensor]:
@@ -176,6 +175,13 @@ def noised_update(new: Params, old: Params, bound: float, sigma: float, client: 
     draws = client.generator("noise of the parameters")
     noise = {name: torch.randn(d.shape, generator=draws).to(d.device) for name, d in change.items()}
     return {name: old[name] + scale * change[name] + 2 * sigma * bound * noise[name] for name in new}
+
+
+def noised_means(omega: dict[str, Tensor], bound: float, sigma: float, client: Client) -> dict[str, Tensor]:
+    """m_ic + N(0, (sigma 2 S / n_ic)^2): a sample moves the mean of n_ic ones of norm <= S by at most 2 S / n_ic."""
+    noise = torch.randn(omega["means"].shape, generator=client.generator("noise of the centroids"))
+    std = 2 * sigma * bound / omega["counts"][:, None]
+    return {**omega, "means": omega["means"] + std * noise.to(std.device)}
 
 
 def gaussian_epsilon(sigma: float, releases: int, delta: float) -> float:

@@ -122,7 +122,8 @@ def _observed(notes: Notes, function: Callable[..., Any], method: Algorithm, *ar
     for label, argument, before in zip(labels, arguments, contents, strict=False):
         path = changed(before, _content(argument))
         if path is not None:
-            notes.add(ARGUMENT, f"{name}() changed its argument {label} in place, at '{path}'{where}")
+            place = f", at '{path}'" if path else ""
+            notes.add(ARGUMENT, f"{name}() changed its argument {label} in place{place}{where}")
     _note_generators(notes, f"{name}(){where}", generators)
     for text in _misfits(name, result, arguments):
         notes.add(LEAF, f"{text}{where}")

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from pflbench.api import collect_logs
@@ -109,6 +110,23 @@ def test_gradient_of_a_weight_is_the_finite_difference_of_the_loss(p: int):
         torch.testing.assert_close(used[entry].double(), measured, rtol=1e-3, atol=1e-6)
 
 
+def test_every_batch_takes_the_gradient_at_the_newest_weights():
+    federation = with_weights(fedala({"share": 1.0, "batch_size": 8, "lr": 0.5, "eta_w": 5.0}), 0.5)
+    client, algorithm = federation.client(0), federation.algorithm
+    g, a, W = federation.server["theta"], client.state["theta"], client.state["W"]
+    net, batches = algorithm.net(g), list(algorithm.subset(client))
+    assert len(batches) > 2
+    for x, y in batches:
+        W = {name: w.detach().requires_grad_() for name, w in W.items()}
+        upper = {name: w * g[name] + (1 - w) * a[name] for name, w in W.items()}
+        loss = cross_entropy(functional_call(net, upper, (x,)), y)
+        gradient = torch.autograd.grad(loss, list(W.values()))
+        W = {name: (w - 5.0 * d).clamp(0, 1) for (name, w), d in zip(W.items(), gradient, strict=True)}
+    _, found = algorithm.merged(client, federation.server)
+    for name, w in found.items():
+        torch.testing.assert_close(w, W[name].detach(), rtol=1e-5, atol=1e-6)
+
+
 def test_weights_stay_between_zero_and_one_and_merged_layers_between_own_and_global():
     federation = played(fedala({"eta_w": 10.0, "lr": 0.5}), 2)
     inside = False
@@ -169,6 +187,18 @@ def test_subset_is_a_share_of_the_samples_and_never_empty(n: int, chosen: int):
     federation = fedala(split=split)
     batches = list(federation.algorithm.subset(federation.client(0)))
     assert [len(y) for _, y in batches] == [chosen]
+
+
+def test_subset_is_the_same_within_a_round_and_another_in_the_next():
+    federation = fedala()
+
+    def drawn():
+        return torch.cat([x for x, _ in federation.algorithm.subset(federation.client(0))])
+
+    first = drawn()
+    assert torch.equal(drawn(), first)
+    federation.step()
+    assert not torch.equal(drawn(), first)
 
 
 def test_scored_model_is_the_one_that_the_next_round_starts_from():

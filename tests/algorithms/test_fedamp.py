@@ -148,6 +148,22 @@ def test_lambda_above_0_with_different_clients_and_two_steps_is_not_local(start:
     assert not any(equal(ours.states[i]["w"], local.states[i]["theta"]) for i in range(4))
 
 
+def test_lambda_0_from_the_cloud_model_is_plain_training_of_it():
+    ours, fedavg = played(toy("fedamp", {"lam": 0.0, "lr": 0.05}), 1), played(toy("fedavg", {"lr": 0.05}), 1)
+    for i, message in cloud(ours).items():
+        w = ours.algorithm.local(ours.client(i), message)[0]["theta"]
+        assert equal(w, fedavg.algorithm.local(fedavg.client(i), message)[0]["theta"])
+        assert not equal(message["theta"], ours.states[i]["w"])
+
+
+def test_cloud_model_is_the_same_for_a_client_asked_for_alone():
+    federation = played(toy("fedamp", {"alpha": 1.0, "sigma": 10.0}), 2)
+    for i, message in cloud(federation).items():
+        alone = federation.algorithm.download(federation.server, (i,))
+        assert list(alone) == [i]
+        torch.testing.assert_close(alone[i], message, rtol=1e-6, atol=1e-7)
+
+
 @pytest.mark.parametrize("cap", [False, True])
 def test_permuting_the_clients_permutes_the_cloud_models(cap: bool):
     federation = toy("fedamp", {"cap": cap, "alpha": 2.0, "sigma": 20.0}, clients=5)
