@@ -161,13 +161,13 @@ class Client:
     def batches(self, size: int, epochs: int = 1, stream: str = "train") -> Iterator[tuple[Tensor, Tensor]]:
         """Shuffled batches (x, y); the order depends on seed, client, round and the name of the stream only."""
         order = self.generator(stream)
-        for _ in range(epochs):
+        for _ in range(epochs if len(self.y) else 0):
             for rows in torch.randperm(len(self.y), generator=order).split(size):
                 yield self.task.pixels(self.x[rows]), self.y[rows.to(self.y.device)]
 
     def samples(self, size: int = 512) -> Iterator[tuple[Tensor, Tensor]]:
         """All training samples once, in order, in large batches: for statistics."""
-        for rows in torch.arange(len(self.y)).split(size):
+        for rows in torch.arange(len(self.y)).split(size) if len(self.y) else ():
             yield self.task.pixels(self.x[rows]), self.y[rows.to(self.y.device)]
 
     def generator(self, *names: object) -> torch.Generator:

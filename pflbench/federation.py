@@ -143,12 +143,12 @@ class Federation:
             raise RunFailed(f"{self.algorithm.title} failed in {where}: {cause}", traceback.format_exc()) from error
 
     def _summary(self, cohort: Cohort) -> Record:
-        """What the cohort did: who, mean training loss (by samples), bytes by part, and what the clients logged."""
+        """What the cohort did: who, mean training loss (by samples; of all passes), bytes by part, and what the clients logged."""
         names = sorted({name for logs in cohort.logs.values() for name in logs})
         logs = {name: [cohort.logs.get(id, {}).get(name) for id in cohort.ids] for name in names}
         sizes = [len(self.partition.train[id]) for id in cohort.ids]
-        losses = logs.pop("loss", [None] * len(sizes))
-        known = [(loss, n) for loss, n in zip(losses, sizes, strict=True) if loss is not None]
+        passes = [logs.pop("loss")] if "loss" in logs else [logs[name] for name in names if name.startswith("loss_")]
+        known = [(loss, n) for losses in passes for loss, n in zip(losses, sizes, strict=True) if loss is not None]
         loss = sum(loss * n for loss, n in known) / sum(n for _, n in known) if known else None
         ways = {"down": cohort.down, "up": cohort.up}
         summed = {way: dict(sum(parts.values(), Counter())) for way, parts in ways.items()}

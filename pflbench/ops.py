@@ -108,7 +108,7 @@ def class_means(net: Net, client: Client, clip: float | None = None) -> tuple[Te
     total = torch.zeros(client.task.classes, client.task.width, dtype=torch.float64, device=client.y.device)
     for x, y in client.samples():
         onehot = torch.nn.functional.one_hot(y, client.task.classes).double()  # (B, C)
-        z = net.body(x).double()  # (B, k)
+        z = net.body(x).flatten(1).double()  # (B, k)
         if clip is not None:
             z = z * (clip / z.norm(dim=1, keepdim=True).clamp(min=1e-12)).clamp(max=1.0)
         total += onehot.T @ z

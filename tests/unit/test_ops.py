@@ -97,6 +97,7 @@ def test_local_sgd_without_a_batch_returns_what_it_got():
     empty = replace(client, y=client.y[:0])
     initial = federation.algorithm.task.initial
     trained = ops.local_sgd(ops.cross_entropy_loss, initial, empty, federation.algorithm.hp)
+    assert list(empty.batches(16)) == list(empty.samples()) == []
     assert all(torch.equal(trained[name], initial[name]) for name in initial)
 
 
