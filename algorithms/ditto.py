@@ -8,10 +8,8 @@ Deviations: both branches make passes over the data, not a few iterations, and e
 
 from dataclasses import dataclass, replace
 
-from torch import Tensor
-
-from pflbench.api import Algorithm, Client, Hparams, Message, Model, Net, Params, Replies, State, Taxonomy, setting
-from pflbench.ops import cross_entropy_loss, local_sgd, weighted_mean
+from pflbench.api import Algorithm, Client, Hparams, Message, Model, Params, Replies, State, Taxonomy, setting
+from pflbench.ops import cross_entropy_loss, local_sgd, proximal, weighted_mean
 
 
 @dataclass(frozen=True)
@@ -41,12 +39,7 @@ class Ditto(Algorithm):
         return local_sgd(cross_entropy_loss, w, client, self.hp)
 
     def personal_branch(self, client: Client, w: Params) -> Params:  # v <- v - eta (grad CE(v; b) + lam (v - w))
-        anchor = {name: client.task.place(p) for name, p in w.items()}
-
-        def loss(net: Net, x: Tensor, y: Tensor) -> Tensor:  # CE + (lam / 2) ||v - w||^2, w as received
-            squares = [(p - anchor[name]).square().sum() for name, p in net.named_parameters()]
-            return cross_entropy_loss(net, x, y) + self.hp.lam / 2 * sum(squares)
-
+        loss = proximal(cross_entropy_loss, w, self.hp.lam)  # w as received
         hp = replace(self.hp, epochs=self.hp.personal_epochs)
         stream = "train" if self.hp.shared_batches else "personal"
         return local_sgd(loss, client.state["v"], client, hp, stream=stream)

@@ -13,22 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pflbench.api import (
-    Algorithm,
-    Client,
-    Cohort,
-    Hparams,
-    Message,
-    Model,
-    Net,
-    Params,
-    Replies,
-    State,
-    Taxonomy,
-    log,
-    setting,
-)
-from pflbench.ops import cross_entropy_loss, local_sgd
+from pflbench.api import Algorithm, Client, Cohort, Hparams, Message, Model, Params, Replies, State, Taxonomy, log
+from pflbench.api import setting
+from pflbench.ops import cross_entropy_loss, local_sgd, proximal
 
 COLUMNS = 1 << 16  # of the matrix of all models that are in float64 at a time
 
@@ -92,13 +79,8 @@ class FedAMP(Algorithm):
         return xi
 
     def local(self, client: Client, message: Message) -> tuple[Message, State]:
-        u = {name: client.task.place(p) for name, p in message["theta"].items()}
-        pull = self.hp.lam / self.alpha(client.round)
-
-        def loss(net: Net, x: Tensor, y: Tensor) -> Tensor:  # CE + lambda / (2 alpha) ||w - u_i||^2
-            squares = [(p - u[name]).square().sum() for name, p in net.named_parameters()]
-            return cross_entropy_loss(net, x, y) + pull / 2 * sum(squares)
-
+        # CE + lambda / (2 alpha) ||w - u_i||^2
+        loss = proximal(cross_entropy_loss, message["theta"], self.hp.lam / self.alpha(client.round))
         w = local_sgd(loss, message["theta"] if self.hp.start == "cloud" else client.state["w"], client, self.hp)
         return {"theta": w}, {"w": w}
 

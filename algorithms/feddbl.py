@@ -17,20 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from pflbench.api import (
-    Algorithm,
-    Client,
-    Cohort,
-    Hparams,
-    Message,
-    Model,
-    Net,
-    Params,
-    Replies,
-    State,
-    Taxonomy,
-    setting,
-)
+from pflbench.api import Algorithm, Client, Cohort, Hparams, Message, Model, Net, Params, Replies, State, Taxonomy
+from pflbench.api import setting
 from pflbench.ops import cross_entropy_loss, local_sgd, weighted_mean
 
 

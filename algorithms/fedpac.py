@@ -16,18 +16,8 @@ from torch import Tensor
 from torch.nn.functional import mse_loss, one_hot
 
 from pflbench.api import Algorithm, Client, Hparams, Message, Model, Net, Replies, State, Taxonomy, log, setting
-from pflbench.ops import (
-    centroids,
-    cross_entropy,
-    cross_entropy_loss,
-    local_sgd,
-    mean_of,
-    phi,
-    pi,
-    pooled_centroids,
-    simplex_qp,
-    weighted_mean,
-)
+from pflbench.ops import centroids, cross_entropy, cross_entropy_loss, local_sgd, mean_of, phi, pi, pooled_centroids
+from pflbench.ops import simplex_qp, weighted_mean
 
 
 @dataclass(frozen=True)

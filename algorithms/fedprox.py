@@ -8,11 +8,8 @@ their plain mean.
 
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
-from pflbench.api import Algorithm, Client, Hparams, Message, Model, Net, Replies, State, Taxonomy, setting
-from pflbench.ops import cross_entropy_loss, local_sgd, weighted_mean
+from pflbench.api import Algorithm, Client, Hparams, Message, Model, Replies, State, Taxonomy, setting
+from pflbench.ops import cross_entropy_loss, local_sgd, proximal, weighted_mean
 
 
 @dataclass(frozen=True)
@@ -27,12 +24,7 @@ class FedProx(Algorithm):
     hp: Settings
 
     def local(self, client: Client, message: Message) -> tuple[Message, State]:
-        anchor = list(client.task.net(message["theta"]).requires_grad_(False).parameters())  # w^t
-
-        def h(net: Net, x: Tensor, y: Tensor) -> Tensor:  # h(w; w^t) = F(w) + mu/2 ||w - w^t||^2
-            squares = [(p - a).square().sum() for p, a in zip(net.parameters(), anchor, strict=True)]
-            return cross_entropy_loss(net, x, y) + self.hp.mu / 2 * torch.stack(squares).sum()
-
+        h = proximal(cross_entropy_loss, message["theta"], self.hp.mu)  # h(w; w^t) = F(w) + mu/2 ||w - w^t||^2
         theta = local_sgd(h, message["theta"], client, self.hp)
         return {"theta": theta, "n": client.n}, {}
 

@@ -20,6 +20,16 @@ def cross_entropy_loss(net: Net, x: Tensor, y: Tensor) -> Tensor:
     return cross_entropy(net(x), y)
 
 
+def proximal(loss: Loss, anchor: Params, mu: float) -> Loss:
+    """loss(theta; b) + (mu / 2) ||theta - anchor||^2, over all parameters; the anchor is constant."""
+
+    def pulled(net: Net, x: Tensor, y: Tensor) -> Tensor:
+        squares = [(p - anchor[name]).square().sum() for name, p in net.named_parameters()]
+        return loss(net, x, y) + mu / 2 * torch.stack(squares).sum()
+
+    return pulled
+
+
 def phi(theta: Params) -> Params:
     """The base: parameters of the body."""
     return {name: p for name, p in theta.items() if name.startswith("body.")}

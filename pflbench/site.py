@@ -126,12 +126,13 @@ class Site:
         start = time.perf_counter()
         with collect_logs() as logs:
             reply, state = getattr(self.algorithm, job.stage)(client, message)
-        reply, kept = wire.sent(reply), wire.sent(state)
-        done = time.perf_counter()
-        scores = {}
-        if job.score and job.stage == "local":
-            model = self.algorithm.trained(replace(client, state=state), message, wire.sent(reply, self.task.device))
-            scores = {} if model is None else {"post": self._correct(model, client.id)}
+            reply, kept = wire.sent(reply), wire.sent(state)
+            done = time.perf_counter()
+            scores = {}
+            if job.score and job.stage == "local":
+                after = replace(client, state=state)
+                model = self.algorithm.trained(after, message, wire.sent(reply, self.task.device))
+                scores = {} if model is None else {"post": self._correct(model, client.id)}
         return Outcome(client.id, reply, kept, logs, scores, done - start, time.perf_counter() - done)
 
     def _scored(self, client: Client, message: Message) -> Outcome:
