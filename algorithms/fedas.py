@@ -34,6 +34,7 @@ class FedAS(Algorithm):
     taxonomy = Taxonomy("PFL", "Local aggregation", label_skew="no", data_scarcity="fairness only")
     scored = "post"
     down, up = "phi", "phi + 2"
+    cost_note = "class means never leave the client; a number for its Fisher trace does, and n"
     hp: Settings
 
     def init_server(self) -> State:

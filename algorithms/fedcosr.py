@@ -48,6 +48,7 @@ class FedCoSR(Algorithm):
     taxonomy = Taxonomy("PFL", "Representation sharing", label_skew="yes", data_scarcity="yes")
     scored = "post"
     down, up = "phi + C*(k + 1)", "phi + C_i*(k + 2) + 1"
+    cost_note = "a client sends rows for its own C_i classes only, with their labels and counts"
     hp: Settings
 
     def init_server(self) -> State:

@@ -36,6 +36,7 @@ class FedDBL(Algorithm):
     title = "FedDBL"
     taxonomy = Taxonomy("PFL", "Representation sharing", label_skew="no", data_scarcity="fairness only")
     down, up = "F * C", "F * C + 1"
+    cost_note = "the classifier travels once, not in every round; F = k only with the last layer's features"
     exceptions: ClassVar = {
         "measured-bytes-equal-formula": "one shot: the formulas are the first round's, later ones send nothing"
     }

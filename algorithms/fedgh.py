@@ -28,6 +28,7 @@ class FedGH(Algorithm):
     title = "FedGH"
     taxonomy = Taxonomy("PFL", "Representation sharing", label_skew="yes", data_scarcity="no")
     down, up = "pi", "C_i * (k + 1)"
+    cost_note = "centroids go up and the head comes down, not both both ways"
     hp: Settings
 
     def init_server(self) -> State:

@@ -32,6 +32,7 @@ class FedPAC(Algorithm):
     title = "FedPAC"
     taxonomy = Taxonomy("PFL", "Representation sharing", label_skew="yes", data_scarcity="no")
     down, up = "phi + pi + C * (k + 1)", "phi + pi + C_i * (k + 2) + C * k + 2"
+    cost_note = "centroids down and up and the statistics H come on top of the network"
     hp: Settings
 
     def init_server(self) -> State:

@@ -30,6 +30,7 @@ class FedProto(Algorithm):
     title = "FedProto"
     taxonomy = Taxonomy("PFL", "Representation sharing", label_skew="yes", data_scarcity="fairness only")
     down, up = "C * (k + 1)", "C_i * (k + 2)"
+    cost_note = "a client sends rows for its own C_i classes only, with their labels and counts"
     hp: Settings
 
     def init_server(self) -> State:

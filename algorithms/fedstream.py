@@ -39,6 +39,7 @@ class FedStream(api.Algorithm):
     taxonomy = api.Taxonomy("PFL", "Representation sharing", label_skew="yes", data_scarcity="no")
     scored = "post"
     down, up = "C * m_g * (k + 1)", "C_i * m * (k + 3) + C * m_g"
+    cost_note = "several clusters per class (m, m_g), so these are upper bounds; the claim is that of one"
     exceptions: ClassVar = {"measured-bytes-equal-formula": "upper bounds: a class can have fewer clusters than it may"}
     hp: Settings
 

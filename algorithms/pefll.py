@@ -42,6 +42,7 @@ class PeFLL(Algorithm):
     title = "PeFLL"
     taxonomy = Taxonomy("PFL", "Meta-learning", label_skew="no", data_scarcity="yes")
     down, up = "E + theta + l", "l + theta + E"
+    cost_note = "there are no centroids; an embedding network E and a descriptor of l numbers travel"
     hp: Settings
 
     def __init__(self, hp: Hparams, task: Task) -> None:

@@ -37,6 +37,7 @@ class pFedFDA(Algorithm):
     title = "pFedFDA"
     taxonomy = Taxonomy("PFL", "Representation sharing", label_skew="no", data_scarcity="yes")
     down, up = "phi + C * k + k * (k + 1) // 2", "phi + C * k + k * (k + 1) // 2 + 1"
+    cost_note = "the square is of k (a covariance), not of C, and the class means are missing in the claim"
     hp: Settings
 
     def init_server(self) -> State:

@@ -92,7 +92,7 @@ def lines(details: dict[str, Any]) -> list[str]:
 
 def hyperparameter_table(details: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Headers and rows for a person."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for found in details["hyperparameters"]:
         others = "".join(f", {dataset}: {value}" for dataset, value in found["per_dataset"].items())
         between, values = (" | ", found["choices"]) if "choices" in found else (" .. ", found["range"])

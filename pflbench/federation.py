@@ -143,7 +143,7 @@ class Federation:
             raise RunFailed(f"{self.algorithm.title} failed in {where}: {cause}", traceback.format_exc()) from error
 
     def _summary(self, cohort: Cohort) -> Record:
-        """What the cohort did: who, mean training loss (by samples; of all passes), bytes by part, and what the clients logged."""
+        """What the cohort did: who, mean training loss (by samples, of all passes), bytes by part, clients' logs."""
         names = sorted({name for logs in cohort.logs.values() for name in logs})
         logs = {name: [cohort.logs.get(id, {}).get(name) for id in cohort.ids] for name in names}
         sizes = [len(self.partition.train[id]) for id in cohort.ids]
