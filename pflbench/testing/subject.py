@@ -75,6 +75,19 @@ class Backwards(Serial):
         return super().run(sorted(jobs, key=lambda job: -job.client))
 
 
+class Alternating(Processes):
+    """Two workers that take turns in being asked first, so that a client surely meets both of them."""
+
+    turn = 0
+
+    def run(self, jobs: Sequence[Job]) -> list[Outcome]:
+        """Do the jobs; every second time the other worker gets the largest client."""
+        self.turn += 1
+        if self.turn % 2:  # a round has two calls, training and evaluation: swap between rounds, not within
+            self.workers = dict(reversed(self.workers.items()))
+        return super().run(jobs)
+
+
 class _Noting(Serial):
     """In this process; remembers which client functions were asked for."""
 
@@ -139,7 +152,7 @@ class Subject:
     def start_workers(self) -> Engine:
         """Two worker processes for `network_setup`; they take seconds to be ready, so they can be started early."""
         if self._workers is None:
-            self._workers = Processes(self.network_setup, 2)
+            self._workers = Alternating(self.network_setup, 2)
         return self._workers
 
     def close(self) -> None:

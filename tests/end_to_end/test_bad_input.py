@@ -218,7 +218,7 @@ def test_an_output_folder_that_cannot_be_written(call: Call, out: str):
     ],
 )
 def test_a_data_file_with_wrong_arrays(call: Call, arrays: dict[str, np.ndarray], said: str):
-    np.savez("mine.npz", **arrays)
+    np.savez("mine.npz", allow_pickle=False, **arrays)
     one_line(*call("run", "fedavg", *SMALL, "--dataset", "npz:mine.npz"), said)
     assert not Path("results").exists()
 
@@ -234,7 +234,7 @@ def test_a_data_file_with_wrong_arrays(call: Call, arrays: dict[str, np.ndarray]
     ],
 )
 def test_a_partition_file_with_wrong_arrays(call: Call, arrays: dict[str, list[int]], options: list[str], said: str):
-    np.savez("mine.npz", **{name: np.array(indices) for name, indices in arrays.items()})
+    np.savez("mine.npz", allow_pickle=False, **{name: np.array(indices) for name, indices in arrays.items()})
     one_line(*call("run", "fedavg", *TOY, "--rounds", "1", "--partition", "file:mine.npz", *options), said)
     assert not Path("results").exists()
 

@@ -279,7 +279,7 @@ def filled_in(path: Path) -> Path:
     """The skeleton with what its three marks suggest for FedAvg."""
     text, marks = path.read_text(), 0
     for suggestion in re.findall(r"# FILL IN \d of 3.*: (return .*)", text):
-        text = re.sub(r"raise TypeError\(.*\)", lambda _, line=suggestion: line, text, count=1)
+        text = re.sub(r"raise TypeError\(.*\)", suggestion, text, count=1)
         marks += 1
     assert marks == 3 and "raise" not in text
     path.write_text(text)
