@@ -7,8 +7,7 @@ nearest of its clusters and the pool (post); series "head" is its head, which al
 Deviations: the published method clusters raw tabular streams, without a network. Here a round's pass over the data is
 the stream, clusters are of a private network's representations, the pool pulls these (FedProto's loss), and k-means in
 each class rebuilds the clusters when the base has moved, instead of absorbing samples. Importances decay by rounds; a
-class keeps its best cluster; merged counts add up (the authors' code resets them); their linear map, undone before use,
-is left out. The FedCoSR paper's cost of 2 Omega is that of one cluster a class.
+class keeps its best cluster; merged counts add up (the authors' code resets them); their linear map is left out.
 """
 
 from dataclasses import dataclass

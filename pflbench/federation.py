@@ -42,9 +42,9 @@ class Federation:
         self.post: dict[int, int] = {}  # and of its latest trained model
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything that changes, to go on from later."""
+        """Everything that changes, to go on from later. Nothing is copied: states are replaced, never edited."""
         kept = {"clients": dict(self.states), "untrained": dict(self.untrained), "post": dict(self.post)}
-        return {"round": self.round, "server": wire.sent(self.server), **kept}
+        return {"round": self.round, "server": self.server, **kept}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Go on from a snapshot."""

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from pflbench import wire
 from pflbench.errors import UserError
 
 KEPT_CHECKPOINTS = 2
@@ -74,14 +75,17 @@ class Records:
             with (self.folder / file).open("a") as lines:
                 os.fsync(lines.fileno())  # the numbers of these rounds are safe before the checkpoint says so
         buffer = io.BytesIO()
-        torch.save({**snapshot, "run": self.run_id}, buffer)
+        server = wire.sent(snapshot["server"])  # a tensor that is a view would be saved with all it is a view of
+        torch.save({**snapshot, "server": server, "run": self.run_id}, buffer)
         content = buffer.getvalue()
         write(self.folder / f"checkpoint-{snapshot['round']:06d}-{_checksum(content)}.pt", content)
         for path in self._checkpoints()[:-KEPT_CHECKPOINTS]:
             path.unlink()
 
     def restore(self) -> dict[str, Any] | None:
-        """The newest sound checkpoint, if any; what later rounds left in the `.jsonl` files is cut off."""
+        """The newest sound checkpoint, if any. How an earlier try ended is forgotten, and what rounds after the
+        checkpoint left in the `.jsonl` files is cut off.
+        """
         found = None
         for path in reversed(self._checkpoints()):
             content = path.read_bytes()
@@ -92,6 +96,7 @@ class Records:
             if found["run"] != self.run_id:
                 raise UserError(f"checkpoint {path} is of another run, {found['run']}; remove it or use --fresh")
             break
+        (self.folder / "status.json").unlink(missing_ok=True)
         last = found["round"] if found else -1
         for file in ("rounds.jsonl", "timing.jsonl"):
             kept = [line for line, record in _lines(self.folder / file) if record["round"] <= last]

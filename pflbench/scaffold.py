@@ -58,7 +58,7 @@ class {title}(Algorithm):
 def new(name: str, folder: Path | None = None) -> Path:
     """Write the skeleton of a method and return its path."""
     if not name.isidentifier() or not name.isascii() or keyword.iskeyword(name.lower()) or name.startswith("_"):
-        raise UserError(f"{name!r} cannot name a method: a word of letters, digits and underscores, as fedala or FedALA")
+        raise UserError(f"{name!r} cannot name a method: give letters, digits and underscores, as fedala or FedALA")
     taken = {registry.plain(known): known for known in registry.names()}
     if registry.plain(name) in taken:
         raise UserError(f"the name {name!r} is taken by the method {taken[registry.plain(name)]!r}")

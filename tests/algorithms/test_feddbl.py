@@ -1,5 +1,7 @@
 """FedDBL: the identities of one-shot ridge regressions on frozen features."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -115,7 +117,7 @@ def test_rotation_of_the_features_leaves_predictions_unchanged(monkeypatch: pyte
         return {name: algorithm.predict(model, x) for name, model in models.items()}
 
     plain = scores(played(toy("feddbl", {"lam": 0.1})))
-    cls = registry.load("feddbl")
+    cls: Any = registry.load("feddbl")
     turn = torch.linalg.qr(torch.randn(8, 8, generator=torch.Generator().manual_seed(2))).Q
     features = cls.features
     monkeypatch.setattr(cls, "features", lambda self, net, x: features(self, net, x) @ turn)

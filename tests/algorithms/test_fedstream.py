@@ -88,11 +88,12 @@ def test_radius_is_the_root_mean_squared_distance_to_the_centre():
             torch.testing.assert_close(radius2, spread, rtol=1e-3, atol=1e-4)
 
 
-def test_pool_merges_the_two_closest_again_and_again():
+@pytest.mark.parametrize("seed", range(5))
+def test_pool_merges_the_two_closest_again_and_again(seed):
     merged = sys.modules[registry.load("fedstream").__module__].merged
-    draws = torch.Generator().manual_seed(3)
-    centre, count = torch.randn(9, 8, generator=draws), torch.randint(1, 9, (9,), generator=draws).float()
-    groups = [{i} for i in range(9)]
+    draws = torch.Generator().manual_seed(seed)
+    centre, count = torch.randn(20, 2, generator=draws), torch.randint(1, 99, (20,), generator=draws).float()
+    groups = [{i} for i in range(20)]
     while len(groups) > 4:
         means = [sum(count[i] * centre[i] for i in g) / sum(count[i] for i in g) for g in groups]
         gaps = {(a, b): (means[a] - means[b]).norm() for a in range(len(groups)) for b in range(a)}

@@ -71,6 +71,39 @@ def test_network_owns_its_parameters():
     assert initial["head.fc2.weight"].abs().sum() > 0
 
 
+def test_networks_share_nothing_that_can_be_changed():
+    skeleton, initial, width = models.build("cnn", EMNIST, 10)
+    task = task_of(skeleton, initial, width, EMNIST)
+    first, second = task.net(initial), task.net(initial)
+    calls = []
+    first.body.conv1.register_forward_hook(lambda *_: calls.append(1))
+    first.train()
+    second(torch.rand(2, *EMNIST))
+    assert not calls
+    assert not second.training
+    assert not any(p.is_meta for p in first.parameters())
+    assert all(p.is_meta for p in skeleton.parameters())
+
+
+def test_parameters_that_do_not_fit_are_named():
+    skeleton, initial, width = models.build("mlp", EMNIST, 10)
+    wrong = {**initial, "head.fc3.bias": torch.zeros(1)}
+    del wrong["body.fc1.bias"]
+    with pytest.raises(ValueError, match=r"lacks \['body.fc1.bias'\] and has besides \['head.fc3.bias'\]"):
+        task_of(skeleton, initial, width, EMNIST).net(wrong)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_images_and_convolutions_are_laid_out_channels_last_also_for_one_channel(channels):
+    shape = (channels, 28, 28)
+    skeleton, initial, width = models.build("cnn", shape, 10)
+    task = task_of(skeleton, initial, width, shape)
+    x = task.pixels(torch.zeros(4, *shape, dtype=torch.uint8))
+    assert x.stride()[1] == 1
+    assert task.net(initial).body.conv1.weight.stride()[1] == 1
+    assert task.net(initial).parameters_now()["body.conv1.weight"].is_contiguous()
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
