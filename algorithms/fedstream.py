@@ -159,11 +159,11 @@ class FedStream(api.Algorithm):
 
 def merged(centre: Tensor, count: Tensor, cap: int) -> Tensor:
     """Merge the two closest clusters until `cap` remain: for each centre the number of its group, from 0."""
-    n, ls, group = count.double(), count[:, None] * centre.double(), torch.arange(len(count))
-    d = torch.cdist(centre.double(), centre.double()).fill_diagonal_(torch.inf)
+    n, mean, group = count.double(), centre.double(), torch.arange(len(count))
+    d = torch.cdist(mean, mean).fill_diagonal_(torch.inf)
     for _ in range(len(n) - cap):
         a, b = divmod(int(d.argmin()), len(n))
-        ls[a], n[a], group[group == b] = ls[a] + ls[b], n[a] + n[b], a
+        mean[a], n[a], group[group == b] = (n[a] * mean[a] + n[b] * mean[b]) / (n[a] + n[b]), n[a] + n[b], a
         d[b] = d[:, b] = torch.inf
-        d[a] = d[:, a] = (ls / n[:, None] - ls[a] / n[a]).norm(dim=1).masked_fill(d[a].isinf(), torch.inf)
+        d[a] = d[:, a] = (mean - mean[a]).norm(dim=1).masked_fill(d[a].isinf(), torch.inf)
     return torch.searchsorted(torch.unique(group), group)

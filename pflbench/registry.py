@@ -1,13 +1,14 @@
 """Names to plugins: files of `algorithms/`, then entry points of installed packages, then a path to a file."""
 
 import dataclasses
+import functools
 import importlib
 import importlib.util
 import pkgutil
 import sys
 import traceback
 import typing
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
 
@@ -21,8 +22,7 @@ GROUP = "pflbench.algorithms"
 
 def names() -> list[str]:
     """All methods known by name, sorted."""
-    own = {module.name for module in pkgutil.iter_modules(pflbench.algorithms.__path__)}
-    return sorted(own | {point.name for point in entry_points(group=GROUP)})
+    return sorted(_own() | _installed().keys())
 
 
 def load(plugin: str) -> type[Algorithm]:
@@ -33,14 +33,24 @@ def load(plugin: str) -> type[Algorithm]:
     if plain(plugin) not in known:
         raise unknown("algorithm", plugin, names())
     name = known[plain(plugin)]
-    for point in entry_points(group=GROUP):
-        if point.name == name:
-            try:
-                loaded: type[Algorithm] = point.load()
-            except Exception as error:
-                raise _broken(point.value, error) from error
-            return loaded
-    return _only_algorithm(_imported(name), f"algorithms/{name}.py")
+    if name in _own():
+        return _only_algorithm(_imported(name), f"algorithms/{name}.py")
+    point = _installed()[name]
+    try:
+        loaded: type[Algorithm] = point.load()
+    except Exception as error:
+        raise _broken(point.value, error) from error
+    return loaded
+
+
+def _own() -> set[str]:
+    return {module.name for module in pkgutil.iter_modules(pflbench.algorithms.__path__)}
+
+
+@functools.cache
+def _installed() -> dict[str, EntryPoint]:
+    """Methods of other installed packages; looking them up reads the metadata of all packages, so it is done once."""
+    return {point.name: point for point in entry_points(group=GROUP)}
 
 
 def plain(name: str) -> str:

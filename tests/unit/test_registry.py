@@ -1,0 +1,70 @@
+"""Names to plugins."""
+
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from pflbench import registry
+from pflbench.errors import UserError
+
+PLUGIN = '''"""Mine."""
+from pflbench.api import Algorithm, Taxonomy
+class Mine(Algorithm):
+    title, taxonomy = "Mine", Taxonomy("FL", "none")
+'''
+
+
+@pytest.fixture
+def installed(monkeypatch, tmp_path):
+    """Another package that offers the methods `theirs` and, in vain, `fedavg`."""
+    (tmp_path / "their_package.py").write_text(PLUGIN)
+    monkeypatch.syspath_prepend(tmp_path)
+    points = {name: EntryPoint(name, "their_package:Mine", registry.GROUP) for name in ("theirs", "fedavg")}
+    monkeypatch.setattr(registry, "_installed", lambda: points)
+
+
+def test_twenty_two_methods_are_known():
+    assert len(registry.names()) == 22
+    assert {registry.name_of(registry.load(name)) for name in registry.names()} == set(registry.names())
+
+
+@pytest.mark.parametrize("name", ["lgfedavg", "LG-FedAvg", "lg_fedavg"])
+def test_case_and_hyphens_do_not_matter(name):
+    assert registry.load(name).title == "LG-FedAvg"
+
+
+def test_installed_packages_offer_methods_but_cannot_replace_ours(installed):
+    assert "theirs" in registry.names()
+    assert registry.load("theirs").title == "Mine"
+    assert registry.load("fedavg").title == "FedAvg"
+
+
+def test_broken_entry_point_is_named(monkeypatch):
+    points = {"theirs": EntryPoint("theirs", "no_such_package:Mine", registry.GROUP)}
+    monkeypatch.setattr(registry, "_installed", lambda: points)
+    with pytest.raises(UserError, match="no_such_package"):
+        registry.load("theirs")
+
+
+def test_path_is_a_plugin(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(PLUGIN)
+    cls = registry.load(str(path))
+    assert (cls.title, registry.name_of(cls)) == ("Mine", "mine")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("x = 1", "must define one subclass"),
+        (PLUGIN + "class Two(Mine):\n    title = 'Two'\n", "it defines 2"),
+        ("def f(:\n", r"mine\.py, line 1: "),
+        ("import nowhere_at_all", r"cannot be imported: ModuleNotFoundError.*line 1\)"),
+    ],
+)
+def test_bad_plugin_is_told_in_one_line(tmp_path, text, says):
+    path = tmp_path / "mine.py"
+    path.write_text(text)
+    with pytest.raises(UserError, match=says) as caught:
+        registry.load(str(path))
+    assert "\n" not in str(caught.value)
