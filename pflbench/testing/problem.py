@@ -5,8 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import torch
 
 from pflbench import config, data, rounds
+from pflbench.api import Params
 from pflbench.division import Ints
 from pflbench.engine import Serial
 from pflbench.federation import Federation
@@ -48,6 +50,29 @@ def toy_setup(
         chosen.update(clients=len(split.train), partition="iid", min_samples=1)
     setup = rounds.prepare(config.make(plugin, chosen, hparams or {}), plugin)
     return setup if split is None else replace(setup, partition=split)
+
+
+def played(federation: Federation, rounds: int = 3) -> Federation:
+    """The federation, some rounds later."""
+    for _ in range(rounds):
+        federation.step()
+    return federation
+
+
+def personal(federation: Federation, id: int = 0) -> Any:
+    """The model with which a client would be scored now."""
+    message = federation.algorithm.download(federation.server, (id,))[id]
+    return federation.algorithm.personal(federation.client(id), message)
+
+
+def equal(first: Params, second: Params) -> bool:
+    """Whether two sets of parameters have the same names and the same bits."""
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+def bare(theta: Params) -> Params:
+    """Names without the part that they belong to, so that networks split at different places can be compared."""
+    return {name.partition(".")[2]: p for name, p in theta.items()}
 
 
 def split_by_class(dataset: str, train: Sequence[Sequence[int]], test: Sequence[Sequence[int]]) -> Partition:

@@ -7,22 +7,12 @@ import torch
 
 from pflbench import ops
 from pflbench.api import Client
-from pflbench.testing import toy
-
-
-def equal(first, second) -> bool:
-    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+from pflbench.testing import equal, played, toy
 
 
 def close(first, second) -> None:
     for name in first:
         torch.testing.assert_close(first[name], second[name], rtol=1e-5, atol=1e-7)
-
-
-def played(federation, rounds=3):
-    for _ in range(rounds):
-        federation.step()
-    return federation
 
 
 def shifted(theta, by=0.1):
@@ -63,7 +53,7 @@ def test_for_every_lambda_the_global_models_are_fedavgs_bit_for_bit(lam: float):
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_order_of_the_branches_does_not_matter(shared: bool):
+def test_order_of_the_branches_does_not_matter(shared):
     federation = played(toy("ditto", {"shared_batches": shared, "lr": 0.05}), 1)
     algorithm, client, w = federation.algorithm, federation.client(1), federation.server["theta"]
     u, v = algorithm.global_branch(client, w), algorithm.personal_branch(client, w)

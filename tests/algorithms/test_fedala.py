@@ -7,22 +7,12 @@ from torch.nn.functional import cross_entropy
 
 from pflbench.api import collect_logs
 from pflbench.ops import phi
-from pflbench.testing import split_by_class, toy
+from pflbench.testing import equal, played, split_by_class, toy
 from pflbench.testing.problem import TOY, TOY_CNN
-
-
-def equal(first, second) -> bool:
-    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
 def fedala(hparams=None, **settings):
     return toy("fedala", hparams, **settings)
-
-
-def played(federation, rounds=3):
-    for _ in range(rounds):
-        federation.step()
-    return federation
 
 
 def model_of(federation, id=0):

@@ -8,7 +8,7 @@ import torch
 
 from pflbench import registry
 from pflbench.api import collect_logs
-from pflbench.testing import toy
+from pflbench.testing import equal, played, toy
 
 fedamp = sys.modules[registry.load("fedamp").__module__]
 UNCAPPED = {"cap": False}
@@ -17,16 +17,6 @@ UNCAPPED = {"cap": False}
 def method(hp: dict[str, Any]) -> Any:
     """The algorithm by itself, for functions of its own."""
     return toy("fedamp", hp).algorithm
-
-
-def equal(first, second) -> bool:
-    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
-
-
-def played(federation, rounds=3):
-    for _ in range(rounds):
-        federation.step()
-    return federation
 
 
 def models(N=5, P=40, scale=0.3, seed=0):

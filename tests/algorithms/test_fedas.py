@@ -11,14 +11,10 @@ from pflbench.api import Client, collect_logs
 from pflbench.ops import class_means, phi, pi
 from pflbench.partition import Partition
 from pflbench.rng import stream
-from pflbench.testing import split_by_class, toy
+from pflbench.testing import equal, played, split_by_class, toy
 from pflbench.testing.problem import TOY, TOY_CNN
 
 DATA = str(TOY["dataset"])
-
-
-def equal(first, second) -> bool:
-    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
 def fedas(hparams=None, **settings):
@@ -27,12 +23,6 @@ def fedas(hparams=None, **settings):
 
 def largest_change(first, second) -> float:
     return max(float((first[name] - second[name]).abs().max()) for name in second)
-
-
-def played(federation, rounds=2):
-    for _ in range(rounds):
-        federation.step()
-    return federation
 
 
 def replies_of(federation, ids=(0, 1, 2, 3)):
@@ -111,7 +101,7 @@ def test_degenerate_fisher_traces_fall_back_to_numbers_of_samples_and_say_so(fis
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_alignment_leaves_the_head_untouched_and_changes_the_base(optimizer: str):
+def test_alignment_leaves_the_head_untouched_and_changes_the_base(optimizer):
     federation = played(fedas({"lr": 0.05, "optimizer": optimizer}))
     for id in range(4):
         client = federation.client(id)

@@ -4,11 +4,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from pflbench.partition import Partition
-from pflbench.testing import toy
-
-
-def equal(first, second) -> bool:
-    return all(torch.equal(first[name], second[name]) for name in first)
+from pflbench.testing import equal, toy
 
 
 def replies_of(federation):

@@ -8,25 +8,10 @@ import torch
 from torch.nn.functional import cosine_similarity, cross_entropy
 
 from pflbench.ops import centroids, gaussian_epsilon, phi, pooled_centroids
-from pflbench.testing import toy
+from pflbench.testing import equal, personal, played, toy
 
 PLAIN = {"dropout": 0.0}
 ADAM = {"lr": 0.003, "optimizer": "adam"}
-
-
-def equal(first, second) -> bool:
-    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
-
-
-def played(federation, rounds=3):
-    for _ in range(rounds):
-        federation.step()
-    return federation
-
-
-def personal(federation, id):
-    message = federation.algorithm.download(federation.server, (id,))[id]
-    return federation.algorithm.personal(federation.client(id), message)
 
 
 def omega_of(classes=4, k=8, seed=0):

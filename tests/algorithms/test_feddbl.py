@@ -8,18 +8,8 @@ import torch
 
 from pflbench import registry
 from pflbench.partition import Partition
-from pflbench.testing import TOY, split_by_class, toy
+from pflbench.testing import TOY, equal, played, split_by_class, toy
 from pflbench.testing.problem import TOY_CNN
-
-
-def equal(first, second) -> bool:
-    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
-
-
-def played(federation, rounds=1):
-    for _ in range(rounds):
-        federation.step()
-    return federation
 
 
 def data_of(federation, *ids):
@@ -42,7 +32,7 @@ def personal(federation, id=0):
 
 
 def test_one_client_average_own_and_pooled_ridge_are_one():
-    federation = played(toy("feddbl", {"lam": 0.1}, clients=1))
+    federation = played(toy("feddbl", {"lam": 0.1}, clients=1), 1)
     W = federation.server["W"]
     assert torch.equal(W, federation.states[0]["own"])
     torch.testing.assert_close(W.double(), ridge(*data_of(federation, 0), 0.1), rtol=1e-5, atol=1e-6)
@@ -50,7 +40,7 @@ def test_one_client_average_own_and_pooled_ridge_are_one():
 
 def test_identical_clients_average_is_own_and_the_pooled_ridge_of_as_much_more_lambda():
     one = toy("feddbl", clients=1).partition
-    federation = played(toy("feddbl", {"lam": 0.1}, Partition(one.train * 3, one.test * 3)))
+    federation = played(toy("feddbl", {"lam": 0.1}, Partition(one.train * 3, one.test * 3)), 1)
     W = federation.server["W"]
     torch.testing.assert_close(W, federation.states[0]["own"])
     torch.testing.assert_close(W.double(), ridge(*data_of(federation, 0, 1, 2), 0.3), rtol=1e-5, atol=1e-6)
@@ -58,16 +48,16 @@ def test_identical_clients_average_is_own_and_the_pooled_ridge_of_as_much_more_l
 
 @pytest.mark.parametrize("settings", [{"partition": "dir:0.1", "clients": 5, "min_samples": 2}, {"partition": "iid"}])
 def test_exact_is_the_centralised_ridge_for_any_split(settings):
-    federation = played(toy("feddbl", {"exact": True}, **settings))
+    federation = played(toy("feddbl", {"exact": True}, **settings), 1)
     expected = ridge(*data_of(federation, *range(federation.run.clients)), 0.001)
     torch.testing.assert_close(federation.server["W"], expected, rtol=1e-8, atol=1e-8)
-    average = played(toy("feddbl", **settings)).server["W"]
+    average = played(toy("feddbl", **settings), 1).server["W"]
     assert not torch.allclose(average.double(), expected, atol=1e-3)
 
 
 def test_column_of_an_absent_class_is_exactly_0():
     split = split_by_class(TOY["dataset"], [[0, 1] * 8, [1, 2, 3] * 5], [[0], [1]])
-    federation = played(toy("feddbl", split=split))
+    federation = played(toy("feddbl", split=split), 1)
     absent = [federation.client(i).counts == 0 for i in range(2)]
     for i in range(2):
         own = federation.states[i]["own"]
@@ -76,13 +66,13 @@ def test_column_of_an_absent_class_is_exactly_0():
 
 
 def test_large_lambda_times_own_weights_is_a_transposed_y():
-    federation = played(toy("feddbl", {"lam": 1e9}))
+    federation = played(toy("feddbl", {"lam": 1e9}), 1)
     A, Y = data_of(federation, 0)
     torch.testing.assert_close(1e9 * federation.states[0]["own"].double(), A.T @ Y, rtol=1e-5, atol=1e-4)
 
 
 def test_large_lambda_p_gives_the_average_and_a_small_one_does_not():
-    far, near = played(toy("feddbl", {"lambda_p": 1e9})), played(toy("feddbl"))
+    far, near = played(toy("feddbl", {"lambda_p": 1e9}), 1), played(toy("feddbl"), 1)
     torch.testing.assert_close(personal(far), far.server["W"], rtol=1e-5, atol=1e-6)
     assert not torch.allclose(personal(near), near.server["W"], atol=1e-2)
 
@@ -91,14 +81,14 @@ def test_zero_average_and_lambda_p_equal_to_lambda_gives_own_weights():
     federation = toy("feddbl", {"lam": 0.1})
     A, _ = data_of(federation, 0)
     unit = float(A.square().sum() / A.shape[1])  # tr(A^T A) / F
-    federation = played(toy("feddbl", {"lam": 0.1, "lambda_p": 0.1 / unit}))
+    federation = played(toy("feddbl", {"lam": 0.1, "lambda_p": 0.1 / unit}), 1)
     zero = {"W": torch.zeros_like(federation.server["W"])}
     pulled = federation.algorithm.pulled(federation.client(0), zero)
     torch.testing.assert_close(pulled, federation.states[0]["own"], rtol=1e-4, atol=1e-6)
 
 
 def test_personal_weights_have_gradient_0():
-    federation = played(toy("feddbl", {"lambda_p": 0.3}))
+    federation = played(toy("feddbl", {"lambda_p": 0.3}), 1)
     for i in range(4):
         A, Y = data_of(federation, i)
         W, W_G = personal(federation, i).double(), federation.server["W"].double()
@@ -116,12 +106,12 @@ def test_rotation_of_the_features_leaves_predictions_unchanged(monkeypatch: pyte
         models = {"personal": algorithm.personal(client, message), **algorithm.others(client, message)}
         return {name: algorithm.predict(model, x) for name, model in models.items()}
 
-    plain = scores(played(toy("feddbl", {"lam": 0.1})))
+    plain = scores(played(toy("feddbl", {"lam": 0.1}), 1))
     cls: Any = registry.load("feddbl")
     turn = torch.linalg.qr(torch.randn(8, 8, generator=torch.Generator().manual_seed(2))).Q
     features = cls.features
     monkeypatch.setattr(cls, "features", lambda self, net, x: features(self, net, x) @ turn)
-    turned = scores(played(toy("feddbl", {"lam": 0.1})))
+    turned = scores(played(toy("feddbl", {"lam": 0.1}), 1))
     assert set(plain) == {"personal", "global", "own"}
     for name, values in plain.items():
         torch.testing.assert_close(turned[name], values, rtol=1e-4, atol=1e-4)
@@ -153,7 +143,7 @@ def test_extractor_never_changes_and_with_warm_up_is_fedavgs():
         assert sent == {1: (size, size), 2: (size, size), 3: (size, 0)}.get(number, (0, 0))
         assert ("W" in federation.server) == (number > 2)
     assert equal(federation.server["theta"], fedavg.server["theta"])
-    random = played(toy("feddbl")).server["W"]
+    random = played(toy("feddbl"), 1).server["W"]
     assert not torch.allclose(random, federation.server["W"], atol=1e-3)
 
 
@@ -181,5 +171,5 @@ def test_average_is_weighed_by_samples_of_the_first_cohort_and_others_fit_on_the
     (absent, *_) = set(range(4)) - set(ids)
     message = federation.algorithm.download(federation.server, (absent,))[absent]
     own = federation.algorithm.others(federation.client(absent), message)["own"]["W"]
-    assert torch.equal(own.float(), played(toy("feddbl")).states[absent]["own"])
+    assert torch.equal(own.float(), played(toy("feddbl"), 1).states[absent]["own"])
     assert not torch.allclose(personal(federation, absent), federation.server["W"], atol=1e-2)

@@ -5,17 +5,7 @@ import torch
 
 from pflbench.ops import phi, pi
 from pflbench.partition import Partition
-from pflbench.testing import TOY, split_by_class, toy
-
-
-def equal(first, second) -> bool:
-    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
-
-
-def played(federation, rounds=3):
-    for _ in range(rounds):
-        federation.step()
-    return federation
+from pflbench.testing import TOY, equal, played, split_by_class, toy
 
 
 def head_of(federation, id=0):

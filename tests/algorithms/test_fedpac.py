@@ -11,17 +11,7 @@ from torch.nn.functional import one_hot
 
 from pflbench.api import collect_logs
 from pflbench.ops import cross_entropy_loss, local_sgd, phi, pi, simplex_qp, weighted_mean
-from pflbench.testing import split_by_class, toy
-
-
-def equal(first, second) -> bool:
-    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
-
-
-def played(federation, rounds=3):
-    for _ in range(rounds):
-        federation.step()
-    return federation
+from pflbench.testing import equal, played, split_by_class, toy
 
 
 def message_to(federation, id):

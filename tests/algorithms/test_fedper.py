@@ -8,21 +8,11 @@ import torch
 
 from pflbench import registry
 from pflbench.ops import local_sgd, phi
-from pflbench.testing import toy
+from pflbench.testing import bare, personal, toy
 
 
 def equal(first, second) -> bool:
     return all(torch.equal(first[name], second[name]) for name in first)
-
-
-def bare(theta):
-    """Names without the part that they belong to, so that networks split at different places can be compared."""
-    return {name.partition(".")[2]: p for name, p in theta.items()}
-
-
-def personal(federation, id=0):
-    message = federation.algorithm.download(federation.server, (id,))[id]
-    return federation.algorithm.personal(federation.client(id), message)
 
 
 def test_heads_never_leave_the_client():

@@ -4,12 +4,8 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from pflbench.testing import toy
+from pflbench.testing import equal, toy
 from pflbench.testing.problem import TOY_CNN
-
-
-def equal(first, second) -> bool:
-    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
 def close(first, second) -> None:

@@ -8,15 +8,11 @@ import torch
 from torch.nn.functional import cosine_similarity
 
 from pflbench import models, registry
-from pflbench.testing import toy
+from pflbench.testing import equal, toy
 from pflbench.testing.problem import TOY_CNN
 
 features = sys.modules[registry.load("fedrcl").__module__].features
 both_forms = pytest.mark.parametrize("pairs", ["mined", "all"])
-
-
-def equal(first, second) -> bool:
-    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
 def levels_of(n=12, seed=0, widths=(5, 8)):

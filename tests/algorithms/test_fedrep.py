@@ -12,17 +12,7 @@ from pflbench import ops, registry
 from pflbench.api import Client
 from pflbench.ops import cross_entropy_loss, local_sgd, phi, pi
 from pflbench.partition import Partition
-from pflbench.testing import toy
-
-
-def equal(first, second) -> bool:
-    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
-
-
-def played(federation, rounds=2):
-    for _ in range(rounds):
-        federation.step()
-    return federation
+from pflbench.testing import equal, played, toy
 
 
 def with_decay(hp, parameters):
@@ -138,7 +128,7 @@ def test_one_client_trains_head_and_base_in_turn_and_is_not_local():
         theta = local_sgd(
             cross_entropy_loss, theta, client, dataclasses.replace(hp, epochs=1), part="body", stream="base"
         )
-    played(federation)
+    played(federation, 2)
     assert equal({**federation.server["phi"], **federation.states[0]["pi"]}, theta)
     alone = played(toy("local", {"lr": 0.1, "epochs": 5}, clients=1))
     assert not equal(alone.states[0]["theta"], theta)

@@ -6,19 +6,9 @@ import pytest
 import torch
 
 from pflbench import registry
-from pflbench.testing import TOY, split_by_class, toy
+from pflbench.testing import TOY, equal, played, split_by_class, toy
 
 PLAIN = {"m": 1, "m_g": 1, "importance": False, "decay": 0.0}
-
-
-def equal(first, second) -> bool:
-    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
-
-
-def played(federation, rounds=3):
-    for _ in range(rounds):
-        federation.step()
-    return federation
 
 
 def message_of(federation, id=0):

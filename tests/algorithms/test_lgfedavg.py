@@ -9,30 +9,10 @@ import torch
 from pflbench import registry
 from pflbench.ops import local_sgd, phi, pi
 from pflbench.partition import Partition
-from pflbench.testing import toy
+from pflbench.testing import bare, equal, personal, played, toy
 
 ALL = {"lr": 0.05, "epochs": 1, "participation": 1.0}
 """As the other methods by default: one pass, all clients."""
-
-
-def equal(first, second) -> bool:
-    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
-
-
-def bare(theta):
-    """Names without the part that they belong to, so that networks split at different places can be compared."""
-    return {name.partition(".")[2]: p for name, p in theta.items()}
-
-
-def personal(federation, id=0):
-    message = federation.algorithm.download(federation.server, (id,))[id]
-    return federation.algorithm.personal(federation.client(id), message)
-
-
-def played(federation, rounds=3):
-    for _ in range(rounds):
-        federation.step()
-    return federation
 
 
 @pytest.mark.parametrize(

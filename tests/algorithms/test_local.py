@@ -3,39 +3,25 @@
 import dataclasses
 
 import pytest
-import torch
 
 from pflbench.api import Client
-from pflbench.federation import Federation
 from pflbench.partition import Partition
-from pflbench.testing import toy
-
-
-def played(federation: Federation, rounds: int = 2) -> Federation:
-    for _ in range(rounds):
-        federation.step()
-    return federation
-
-
-def same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
-    """Bit-identical parameters; names are compared without the part that they belong to."""
-    a, b = ({name.partition(".")[2]: p for name, p in theta.items()} for theta in (first, second))
-    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+from pflbench.testing import equal, personal, played, toy
 
 
 def test_isolation_replacing_another_clients_data_changes_nothing():
     split = toy("local").partition
     other = Partition((*split.train[:3], split.train[3][:5]), split.test)
     first, second = played(toy("local", split=split)), played(toy("local", split=other))
-    assert all(same(first.states[i]["theta"], second.states[i]["theta"]) for i in range(3))
-    assert not same(first.states[3]["theta"], second.states[3]["theta"])
+    assert all(equal(first.states[i]["theta"], second.states[i]["theta"]) for i in range(3))
+    assert not equal(first.states[3]["theta"], second.states[3]["theta"])
 
 
 def test_number_of_other_clients_does_not_matter():
     split = toy("local", clients=6).partition
     few = Partition(split.train[:3], split.test[:3])
     first, second = played(toy("local", split=split)), played(toy("local", split=few))
-    assert all(same(first.states[i]["theta"], second.states[i]["theta"]) for i in range(3))
+    assert all(equal(first.states[i]["theta"], second.states[i]["theta"]) for i in range(3))
 
 
 def test_bytes_sent_are_zero_in_every_round():
@@ -49,10 +35,7 @@ def test_bytes_sent_are_zero_in_every_round():
 def test_one_client_alone_is_local_bit_for_bit(other: str):
     alone = played(toy("local", {"lr": 0.05}, clients=1))
     federation = played(toy(other, {"lr": 0.05}, clients=1))
-    model = federation.algorithm.personal(
-        federation.client(0), federation.algorithm.download(federation.server, (0,))[0]
-    )
-    assert same(model, alone.states[0]["theta"])
+    assert equal(personal(federation), alone.states[0]["theta"])
 
 
 def test_rounds_of_one_pass_are_one_run_of_as_many_passes(monkeypatch: pytest.MonkeyPatch):
@@ -66,7 +49,7 @@ def test_rounds_of_one_pass_are_one_run_of_as_many_passes(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Client, "batches", of_three_rounds)
     played(once, 1)
-    assert all(same(three.states[i]["theta"], once.states[i]["theta"]) for i in range(2))
+    assert all(equal(three.states[i]["theta"], once.states[i]["theta"]) for i in range(2))
 
 
 def test_unselected_clients_do_not_train():

@@ -8,12 +8,8 @@ import torch
 from torch.nn.functional import cosine_similarity
 
 from pflbench.api import Task
-from pflbench.testing import toy
+from pflbench.testing import equal, toy
 from pflbench.testing.problem import TOY_CNN
-
-
-def equal(first, second) -> bool:
-    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
 def z_of(seed, n=12, k=8):

@@ -11,7 +11,7 @@ from pflbench import config
 from pflbench.api import Client, collect_logs
 from pflbench.engine import Serial
 from pflbench.federation import Federation
-from pflbench.testing import TOY, split_by_class, toy
+from pflbench.testing import TOY, equal, split_by_class, toy
 
 VARIANTS = ["first_order", "hessian_free"]
 
@@ -19,10 +19,6 @@ VARIANTS = ["first_order", "hessian_free"]
 def method(hp: dict[str, Any]) -> Any:
     """The algorithm by itself, for functions of its own."""
     return toy("perfedavg", hp).algorithm
-
-
-def equal(first, second) -> bool:
-    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
 def adapted(federation, id):

@@ -10,15 +10,9 @@ import torch
 
 from pflbench import registry
 from pflbench.api import collect_logs
-from pflbench.testing import split_by_class, toy
+from pflbench.testing import played, split_by_class, toy
 
 plugin: Any = sys.modules[registry.load("pfedfda").__module__]
-
-
-def played(federation, rounds=3):
-    for _ in range(rounds):
-        federation.step()
-    return federation
 
 
 def personal(federation, id=0, message=None, client=None):

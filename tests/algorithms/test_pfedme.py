@@ -7,7 +7,7 @@ import torch
 
 from pflbench import ops
 from pflbench.api import Client
-from pflbench.testing import toy
+from pflbench.testing import equal, toy
 
 ONE_BATCH = {"batch_size": 1000, "inner_steps": 1}
 
@@ -15,10 +15,6 @@ ONE_BATCH = {"batch_size": 1000, "inner_steps": 1}
 def method(hp: dict[str, Any]) -> Any:
     """The algorithm by itself, for functions of its own."""
     return toy("pfedme", hp).algorithm
-
-
-def equal(first, second) -> bool:
-    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
 def close(first, second, **tolerance) -> None:
