@@ -133,12 +133,16 @@ def check(
 
 @app.command()
 def report(
-    folder: Annotated[Path, typer.Argument(help="A folder of runs, as results/runs.")], as_json: options.Json = False
+    folder: Annotated[Path, typer.Argument(help="A folder of runs, as results/runs.")],
+    point: options.Point = None,
+    as_json: options.Json = False,
 ) -> None:
     """Table and curves of all runs in a folder."""
     from pflbench.report import curves, summary
 
-    results = summary.results(folder)
+    if point not in (None, "pre", "post"):
+        raise UserError(f"--point {point}: must be pre or post")
+    results = summary.results(folder, point)
     rows = summary.grouped(results)
     written = [*summary.write(rows, folder / "report"), *curves.draw(results, folder / "report")]
     if as_json:

@@ -1,7 +1,5 @@
 """What a person sees at the command line: messages of one line, tables, and the progress of a run."""
 
-import json
-import math
 import sys
 import time
 import warnings
@@ -9,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
+
+from pflbench import jsontext
 
 SECONDS_BETWEEN_LINES = 10.0
 LINES = 20  # of a quick run, at most: one for every 5 % of the rounds
@@ -52,15 +52,7 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
 
 def dump(values: Any) -> None:
     """Print JSON; numbers that are not finite become null."""
-    print(json.dumps(_finite(values), indent=2))
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _finite(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    print(jsontext.dumps(values, indent=2))
 
 
 def duration(seconds: float) -> str:

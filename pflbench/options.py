@@ -50,4 +50,5 @@ RunsFolder = Annotated[Path, _option("Folder of results. [results/runs]", "FOLDE
 CheckpointEvery = Annotated[int, _option("Rounds between checkpoints. [10]", "N", min=1)]
 Fresh = Annotated[bool, _option("Forget what is stored and start anew.", None, "--fresh")]
 Quiet = Annotated[bool, _option("No progress.", None, "--quiet")]
+Point = Annotated[str | None, _option("Score all methods at pre or post. [each at its own point]", "POINT")]
 Json = Annotated[bool, _option("JSON for scripts, and nothing else on stdout.", None, "--json")]

@@ -7,7 +7,6 @@ Every file but the two `.jsonl` is written to one side and renamed, so a reader 
 import hashlib
 import io
 import json
-import math
 import os
 import warnings
 from collections.abc import Iterator, Mapping
@@ -16,7 +15,7 @@ from typing import Any
 
 import torch
 
-from pflbench import wire
+from pflbench import jsontext, wire
 from pflbench.errors import UserError
 
 KEPT_CHECKPOINTS = 2
@@ -59,7 +58,7 @@ class Records:
     def append(self, file: str, record: Mapping[str, Any]) -> None:
         """Add one JSON line; numbers that are not finite become null."""
         with (self.folder / file).open("a") as lines:
-            lines.write(json.dumps(_finite(record), separators=(",", ":")) + "\n")
+            lines.write(jsontext.dumps(record, separators=(",", ":")) + "\n")
 
     def finish(self, status: str, round: int, reason: str = "", details: str = "") -> None:
         """Say how the run ended; a finished run needs its checkpoints no more."""
@@ -144,11 +143,3 @@ def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
 
 def _checksum(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _finite(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

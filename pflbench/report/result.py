@@ -11,13 +11,14 @@ from pflbench.errors import UserError
 
 
 class Result:
-    """A run's folder, read when asked."""
+    """A run's folder, read when asked. `point` is where to score it (pre, post), if not where its method says."""
 
-    def __init__(self, folder: str | Path) -> None:
+    def __init__(self, folder: str | Path, point: str | None = None) -> None:
         self.folder = Path(folder)
         self.about: dict[str, Any] = records.read_json(self.folder / "run.json")
         if not self.about:
             raise UserError(f"{self.folder} holds no run (there is no run.json in it)")
+        self._point = point
 
     @property
     def config(self) -> dict[str, Any]:
@@ -32,8 +33,8 @@ class Result:
 
     @property
     def point(self) -> str:
-        """The moment at which the method is scored: pre or post."""
-        return str(self.about["method"]["scored"])
+        """The moment at which the run is scored: pre or post."""
+        return self._point or str(self.about["method"]["scored"])
 
     @cached_property
     def clients(self) -> pd.DataFrame:

@@ -24,13 +24,13 @@ CAPTION = (
 Row = dict[str, Any]
 
 
-def results(folder: Path) -> list[Result]:
+def results(folder: Path, point: str | None = None) -> list[Result]:
     """The runs in a folder, whatever became of them; one that cannot be read is warned of."""
     found = []
     for path in [folder / "run.json", *sorted(folder.glob("*/run.json"))]:
         if path.exists():
             try:
-                result = Result(path.parent)
+                result = Result(path.parent, point)
                 result.config, result.point, result.about["data"], result.about["partition"]
                 found.append(result)
             except (UserError, KeyError, TypeError) as error:

@@ -31,10 +31,10 @@ def test_bytes_sent_are_zero_in_every_round():
         assert record["bytes"] == {"down": {}, "up": {}}
 
 
-@pytest.mark.parametrize("other", ["fedavg", "fedper"])
+@pytest.mark.parametrize("other", ["fedavg", "fedper", "lgfedavg"])
 def test_one_client_alone_is_local_bit_for_bit(other: str):
     alone = played(toy("local", {"lr": 0.05}, clients=1))
-    federation = played(toy(other, {"lr": 0.05}, clients=1))
+    federation = played(toy(other, {"lr": 0.05, "epochs": 1}, clients=1))
     assert equal(personal(federation), alone.states[0]["theta"])
 
 

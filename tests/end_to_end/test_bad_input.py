@@ -12,8 +12,6 @@ import numpy as np
 import pytest
 import torch
 
-from pflbench import cli
-
 TOY = ["--dataset", "synthetic:classes=4,side=8,samples=160", "--model", "mlp", "--width", "8", "--workers", "1"]
 SMALL = [*TOY, "--clients", "4", "--min-samples", "8", "--rounds", "2", "--quiet"]
 PLUGIN = """
@@ -24,20 +22,6 @@ class Mine(Algorithm):
 """
 
 Call = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    """The command line in this process, in a folder of its own: exit code, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as end:
-            cli.main(words)
-        return int(end.value.code or 0), *capsys.readouterr()
-
-    return run
 
 
 def one_line(code: int, out: str, err: str, said: str) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pflbench import cli, console, testing
+from pflbench import console, testing
 from pflbench.config import Run
 from pflbench.federation import Federation
 from pflbench.records import Records
@@ -24,20 +24,6 @@ SMALL = [*TOY, "--clients", "4", "--workers", "1"]
 IID = ["--partition", "iid"]
 
 Call = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    """The command line in this process, in a folder of its own: exit code, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as end:
-            cli.main(words)
-        return int(end.value.code or 0), *capsys.readouterr()
-
-    return run
 
 
 def fine(call: Call, *words: str) -> str:
@@ -248,6 +234,17 @@ def test_a_partition_is_shown_exported_and_used_again(call: Call):
 
 def test_data_that_are_there_are_not_fetched(call: Call):
     assert fine(call, "data", "get", "digits").startswith("Digits is there already: 1797 images of 10 classes")
+
+
+def test_a_report_can_score_all_methods_at_one_point(call: Call):
+    folder = folder_of(fine(call, "run", "fedavg", *SMALL, "--rounds", "2", "--set", "lr=0.3"))
+    accuracy = json.loads((folder / "rounds.jsonl").read_text().splitlines()[-1])["accuracy"]
+    assert accuracy["pre"] != accuracy["post"]
+    for options, point in (((), "pre"), (("--point", "post"), "post"), (("--point", "pre"), "pre")):
+        (row,) = json.loads(fine(call, "report", "results/runs", *options, "--json"))["rows"]
+        assert row["point"] == point
+        assert row["accuracy"] == pytest.approx(np.mean(accuracy[point]))
+    assert call("report", "results/runs", "--point", "best")[0] == 2
 
 
 def test_a_report_leaves_no_run_out(call: Call):
