@@ -8,7 +8,7 @@ SOURCES := pflbench algorithms datasets tests
 DEMO_METHODS ?= local fedavg fedper fedpac pefll pfedfda fedcosr
 define DEMO
 for method in $(DEMO_METHODS); do \
-    $(BIN)/pflbench run $$method --dataset digits --partition dir:0.1 --rounds 20 --out results/demo || exit; \
+    $(BIN)/pflbench run $$method --config experiments/quickstart.toml --out results/demo || exit; \
 done; \
 $(BIN)/pflbench report results/demo
 endef
