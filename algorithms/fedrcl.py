@@ -27,7 +27,7 @@ class Settings(Hparams):
     clip: float = setting(10.0, (0.0, 100.0), "bound on the gradient norm; 0: none")
     w_scl: float = setting(1.0, (0.0, 10.0), "weight of the supervised contrastive loss S")
     beta: float = setting(1.0, (0.0, 10.0), "weight of the divergence penalty R")
-    lam: float = setting(0.7, (0.0, 1.0), "lambda, cosine from which on a pair of one class is too close")
+    lam: float = setting(0.7, (-1.0, 1.0), "lambda, cosine from which on a pair of one class is too close")
     temperature: float = setting(0.05, (0.01, 1.0), "tau, temperature of S and R")
     pairs: str = setting("mined", ["mined", "all"], "pairs in S and R: the hardest of each anchor, or all")
     weighting: str = setting("samples", ["samples", "uniform"], "weights of the clients in the mean: n_i, or equal")

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import math
 import re
 import tomllib
 import typing
@@ -89,15 +90,26 @@ def checked(settings: Mapping[str, Any]) -> dict[str, Any]:
 def complete(hparams: type[Hparams], given: Mapping[str, Any], dataset: str, title: str) -> Hparams:
     """The hyperparameters of a method: those given, and for the rest the default for this data set."""
     fields = {f.name: f for f in dataclasses.fields(hparams)}
-    for name, value in given.items():
+    for name in given:
         if name not in fields:
             raise unknown(f"hyperparameter of {title}", name, fields)
-        allowed = fields[name].metadata["allowed"]
-        if isinstance(allowed, list) and _typed("hyperparameter", name, hparams, value) not in allowed:
-            raise UserError(f"hyperparameter {name} = {value!r}: must be one of {', '.join(map(str, allowed))}")
     typed = {name: _typed("hyperparameter", name, hparams, value) for name, value in given.items()}
+    for name, value in typed.items():
+        _check_allowed(name, value, fields[name].metadata["allowed"])
     defaults = {name: default_for(f, dataset) for name, f in fields.items()}
     return hparams(**{**defaults, **typed})
+
+
+def _check_allowed(name: str, value: Any, allowed: Any) -> None:
+    """Refuse what makes no sense. A range is where to search: a number may lie outside it, but not below any sense."""
+    what = f"hyperparameter {name} = {value!r}: must be"
+    if isinstance(allowed, list):
+        if value not in allowed:
+            raise UserError(f"{what} one of {', '.join(map(str, allowed))}")
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise UserError(f"{what} finite")
+    elif value is not None and value < (least := allowed[0] if isinstance(value, int) else min(allowed[0], 0.0)):
+        raise UserError(f"{what} at least {least}")
 
 
 def default_for(f: "dataclasses.Field[Any]", dataset: str) -> Any:

@@ -83,6 +83,10 @@ def _imported(name: str) -> ModuleType:
 def _from_path(path: Path) -> ModuleType:
     if not path.is_file():
         raise UserError(f"no plugin file {str(path)!r}")
+    for folder in pflbench.algorithms.__path__:
+        ours = Path(folder) / path.name
+        if ours.is_file() and not ours.samefile(path):
+            raise UserError(f"plugin {path} has the name of a method of pflbench; give its file a name of its own")
     name = f"pflbench_plugins.{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None

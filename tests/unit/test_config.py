@@ -64,6 +64,10 @@ def test_toml_with_scarcity(tmp_path):
         ({}, {"lr": "fast"}, "lr = 'fast': must be a number"),
         ({}, {"batch_size": "1.5"}, "must be a whole number"),
         ({}, {"optimizer": "lion"}, "must be one of sgd, adam"),
+        ({}, {"batch_size": 0}, "batch_size = 0: must be at least 1"),
+        ({}, {"epochs": -1}, "epochs = -1: must be at least 0"),
+        ({}, {"lr": -0.1}, "lr = -0.1: must be at least 0"),
+        ({}, {"lr": "nan"}, "lr = nan: must be finite"),
     ],
 )
 def test_mistakes_are_named(settings, hparams, says):

@@ -1,6 +1,8 @@
 """Names to plugins."""
 
+import sys
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 
@@ -51,6 +53,15 @@ def test_path_is_a_plugin(tmp_path):
     path.write_text(PLUGIN)
     cls = registry.load(str(path))
     assert (cls.title, registry.name_of(cls)) == ("Mine", "mine")
+
+
+def test_plugin_cannot_take_the_name_of_a_method_of_ours(tmp_path):
+    path = tmp_path / "fedavg.py"
+    path.write_text(PLUGIN)
+    with pytest.raises(UserError, match="has the name of a method of pflbench"):
+        registry.load(str(path))
+    ours = Path(sys.modules[registry.load("fedavg").__module__].__file__)
+    assert registry.load(str(ours)).title == "FedAvg"
 
 
 @pytest.mark.parametrize(
