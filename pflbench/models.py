@@ -82,8 +82,9 @@ def build(
     cut = len(units) - head_layers
     net = Net(_chain(units[:cut]), _chain(units[cut:]))
     initial = net.parameters_now()
-    skeleton = net.to("meta")
-    return skeleton, initial, skeleton.body(torch.empty(1, *shape, device="meta")).flatten(1).shape[1]
+    with torch.no_grad():  # on the CPU: the first operation on the meta device imports for two seconds
+        representation = net.body(torch.zeros(1, *shape)).flatten(1)
+    return net.to("meta"), initial, representation.shape[1]
 
 
 def _chain(units: list[Unit]) -> nn.Sequential:

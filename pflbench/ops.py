@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity, cross_entropy
 
 from pflbench.api import Client, Hparams, Loss, Net, Params, Replies, log
+from pflbench.optim import SGD, Adam, Optimizer
 
 __all__ = ["cosine_similarity", "cross_entropy"]
 
@@ -76,11 +77,9 @@ def local_sgd(
     return net.parameters_now()
 
 
-def optimizer_of(hp: Hparams, parameters: Iterable[Tensor]) -> torch.optim.Optimizer:
-    """A new local optimizer: plain SGD (no momentum, no decay) or Adam with PyTorch's defaults."""
-    kind: Any = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[hp.optimizer]
-    optimizer: torch.optim.Optimizer = kind(list(parameters), lr=hp.lr, foreach=True)
-    return optimizer
+def optimizer_of(hp: Hparams, parameters: Iterable[Tensor]) -> Optimizer:
+    """A new local optimizer: plain SGD (no momentum, no decay) or Adam with the usual constants."""
+    return {"sgd": SGD, "adam": Adam}[hp.optimizer](parameters, hp.lr)
 
 
 def weighted_mean(replies: Replies, part: str, weights: Mapping[int, Tensor] | None = None) -> Any:

@@ -1,0 +1,47 @@
+"""Local optimizers against torch's, and a start without its compiler."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from pflbench.optim import SGD, Adam
+
+
+def trained(kind, steps: int = 7, **options):
+    """Parameters after some steps on a problem in which the second has no gradient in every other step."""
+    draws = torch.Generator().manual_seed(0)
+    a, b = (torch.randn(4, 3, generator=draws).requires_grad_() for _ in range(2))
+    optimizer = kind([a, b], lr=0.05, **options)
+    for step in range(steps):
+        loss = (a - 1).square().sum() + ((a * b).sin().sum() if step % 2 else 0.0)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return a.detach(), b.detach()
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(SGD, torch.optim.SGD), (Adam, torch.optim.Adam)])
+def test_steps_are_those_of_torch_also_where_gradients_are_missing(ours, theirs):
+    for mine, reference in zip(trained(ours), trained(theirs), strict=True):
+        torch.testing.assert_close(mine, reference, rtol=1e-6, atol=1e-7)
+
+
+def test_first_step_of_adam_moves_every_entry_by_the_rate():
+    a = torch.zeros(5, requires_grad=True)
+    (a * torch.tensor([1.0, -2.0, 3.0, 100.0, -0.01])).sum().backward()
+    Adam([a], lr=0.1).step()
+    torch.testing.assert_close(a.detach(), torch.tensor([-0.1, 0.1, -0.1, -0.1, 0.1]))
+
+
+def test_a_client_trains_without_importing_the_compiler():
+    code = """
+import sys
+from pflbench.testing.problem import toy
+for method in ("fedavg", "fedcosr"):
+    toy(method).step()
+print("torch._dynamo" in sys.modules)
+"""
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.strip() == "False"
