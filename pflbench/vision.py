@@ -1,6 +1,6 @@
 """torchvision, imported (with torch) when it is first needed, and the reading of its data sets.
 
-With a CPU build of torch, the published build of torchvision cannot load its C++ extension (it is linked to CUDA libraries),
+With a CPU build of torch, the published build of torchvision cannot load its C++ extension (linked to CUDA),
 and its import then stops with "operator torchvision::nms does not exist": it registers a fake kernel for an operator
 that only the extension declares. Declaring the operators' schemas first is enough for data sets, transforms and models;
 calling the operators themselves still fails, and nothing here does.
