@@ -138,7 +138,7 @@ class Task:
 def _filled(skeleton: Any, values: Params, prefix: str = "") -> Any:
     """A copy of a module with these parameters and buffers; it shares nothing with it that can be changed.
 
-    What `deepcopy` and `load_state_dict` do, ten times as fast: every client of every round needs networks.
+    What `deepcopy` and `load_state_dict` do, several times as fast: every client of every round needs networks.
     """
     module = object.__new__(type(skeleton))
     module.__dict__ = {key: v.copy() if isinstance(v, dict) else v for key, v in skeleton.__dict__.items()}
