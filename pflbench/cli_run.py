@@ -41,10 +41,12 @@ def run(
     partition_seed: options.PartitionSeed = None,
     samples_per_client: options.SamplesPerClient = None,
     overlap: options.Overlap = None,
+    max_samples: options.MaxSamples = None,
     keep: options.Keep = None,
     keep_last: options.KeepLast = None,
     min_samples: options.MinSamples = None,
     test_fraction: options.TestFraction = None,
+    representations: options.Representations = None,
     workers: options.Workers = None,
     device: options.Device = "cpu",
     data_root: options.DataRoot = None,
@@ -56,11 +58,11 @@ def run(
 ) -> None:
     """One run of a method. The same command again resumes it, or shows its result if it is finished."""
     folder = None
-    before = signal.signal(signal.SIGTERM, _terminate)
+    before = signal.signal(signal.SIGTERM, terminate)
     try:
         setup = _setup(ctx, _method(algorithm, plugin, config), config, hparams or [], data_root, device)
         folder = out / setup.run.id
-        how = {"workers": workers or min(_cores(), setup.run.cohort_size), "checkpoint_every": checkpoint_every}
+        how = {"workers": workers or min(cores(), setup.run.cohort_size), "checkpoint_every": checkpoint_every}
         begun = _execute(setup, out, quiet=quiet or as_json, fresh=fresh, **how)
     except KeyboardInterrupt as stop:
         _stopped(folder)
@@ -80,11 +82,11 @@ def settings_of(ctx: typer.Context) -> dict[str, Any]:
     return {name: value for name, value in ctx.params.items() if name in names and value is not None}
 
 
-def _terminate(number: int, frame: object) -> None:
+def terminate(number: int, frame: object) -> None:
     raise Terminated
 
 
-def _cores() -> int:
+def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -8,6 +8,7 @@ from pflbench import wire
 from pflbench.api import Algorithm, ClientFunction, Message, Replies, State
 from pflbench.engine import Engine
 from pflbench.errors import RunFailed
+from pflbench.representations import Vectors
 from pflbench.site import Job
 
 
@@ -30,6 +31,7 @@ class Cohort:
         self.up: dict[int, Counter[str]] = {}
         self.logs: dict[int, dict[str, float]] = {}
         self.post: dict[int, int] = {}  # client -> correct test samples right after training
+        self.represented: dict[int, Vectors] = {}  # client -> z of test samples of that model, in the last round
         self.seconds = 0.0  # of client work, summed
         self.exchange = 0.0  # between sending the messages and having the replies
         self.scoring = 0.0
@@ -59,6 +61,8 @@ class Cohort:
             self.up.setdefault(id, Counter()).update(wire.parts(outcome.reply))
             self.logs.setdefault(id, {}).update(outcome.logs)
             self.post.update({id: outcome.scores["post"]} if "post" in outcome.scores else {})
+            if outcome.represented is not None:
+                self.represented[id] = outcome.represented
             self.seconds += outcome.seconds
             self.scoring += outcome.scoring
             if not wire.finite(outcome.reply):

@@ -18,10 +18,14 @@ from pflbench.api import Hparams
 from pflbench.archive import plain_arrays
 from pflbench.errors import UserError, unknown
 
+ADDED = ("max_samples", "representations")
+"""Settings that are younger than stored runs: they are no part of an id while they have their defaults, which do what
+was done before there was a choice; so no stored run gets another name."""
+
 
 @dataclass(frozen=True)
 class Run:
-    """Everything that changes a run's numbers, and nothing else."""
+    """Everything that changes a run's numbers or what is kept of it, and nothing else."""
 
     algorithm: str
     dataset: str = "digits"
@@ -41,10 +45,13 @@ class Run:
     overlap: bool = False
     keep: float = 1.0
     keep_last: int | None = None
+    max_samples: int | None = None
+    representations: int = 0  # test samples of every client whose z is stored after the last round
     hparams: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, least in [("clients", 1), ("rounds", 1), ("eval_every", 1), ("width", 1), ("min_samples", 1)]:
+        at_least = {"clients": 1, "rounds": 1, "eval_every": 1, "width": 1, "min_samples": 1, "representations": 0}
+        for name, least in at_least.items():
             if getattr(self, name) < least:
                 raise UserError(f"{name} = {getattr(self, name)}: must be at least {least}")
         if not 0 < self.participation <= 1:
@@ -61,6 +68,9 @@ class Run:
         """A readable name ending in a hash of all that changes the numbers; files count by content, not by path."""
         content = {name: _digest(getattr(self, name)) for name in ("dataset", "partition")}
         same = {**as_json(self), **{name: value for name, value in content.items() if value}}
+        for name in ADDED:
+            if same[name] == getattr(Run, name):
+                del same[name]
         text = json.dumps(same, sort_keys=True, separators=(",", ":"))
         words = [self.algorithm, _short(self.dataset), _short(self.partition), f"s{self.seed}"]
         return "-".join([*words, hashlib.sha256(text.encode()).hexdigest()[:10]])

@@ -58,7 +58,7 @@ class Processes:
         for _ in range(workers):
             ours, theirs = context.Pipe()
             process = context.Process(target=_worker, args=(theirs, setup), daemon=True)
-            with _deaf_to_ctrl_c():
+            with deaf_to_ctrl_c():
                 process.start()
             theirs.close()
             self.workers[ours] = process
@@ -116,7 +116,7 @@ class Processes:
 
 
 @contextmanager
-def _deaf_to_ctrl_c() -> Iterator[None]:
+def deaf_to_ctrl_c() -> Iterator[None]:
     """A process that is started inside never hears Ctrl-C: it is for the parent, which saves and hangs up."""
     if threading.current_thread() is not threading.main_thread():  # where signals cannot be set, and do not arrive
         yield

@@ -14,6 +14,7 @@ from pflbench.api import Client, State, collect_logs
 from pflbench.cohort import Cohort
 from pflbench.engine import Engine
 from pflbench.errors import RunFailed
+from pflbench.representations import Vectors
 from pflbench.rng import stream
 from pflbench.site import Job, Setup, Site
 
@@ -40,6 +41,7 @@ class Federation:
         self.states: dict[int, State] = {}
         self.untrained: dict[int, int] = {}  # correct test samples of each client before the first round
         self.post: dict[int, int] = {}  # and of its latest trained model
+        self.represented: dict[int, Vectors] = {}  # z of test samples, after the last round: no later round reads it
 
     def snapshot(self) -> dict[str, Any]:
         """Everything that changes, to go on from later. Nothing is copied: states are replaced, never edited."""
@@ -73,6 +75,7 @@ class Federation:
         self.server, self.round = server, self.round + 1
         self.states.update(cohort.new_states)
         self.post.update(cohort.post)
+        self.represented.update(cohort.represented)
         trained = time.perf_counter()
         record = {"round": self.round, **self._summary(cohort), "server": server_logs}
         if due:
@@ -115,6 +118,8 @@ class Federation:
             outcomes.update({outcome.client: outcome for outcome in self.engine.run(jobs)})
         scores: dict[str, dict[int, int]] = {}
         for id, outcome in outcomes.items():
+            if outcome.represented is not None:
+                self.represented[id] = outcome.represented
             for series, count in outcome.scores.items():
                 scores.setdefault(series, {})[id] = count
         if self.round == 0:

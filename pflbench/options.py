@@ -38,10 +38,14 @@ SamplesPerClient = Annotated[str | None, _option("Draw every client's size from 
 Overlap = Annotated[
     bool | None, _option("Let clients share samples to reach their sizes. [no]", None, "--overlap/--no-overlap")
 ]
+MaxSamples = Annotated[int | None, _option("Samples that every client has at most. [no limit]", "N")]
 Keep = Annotated[float | None, _option("Fraction of the training samples that clients keep. [1.0]", "FRACTION")]
 KeepLast = Annotated[int | None, _option("Only the last N clients keep a fraction. [all]", "N")]
 MinSamples = Annotated[int | None, _option("Samples that every client has at least. [10]", "N")]
 TestFraction = Annotated[float | None, _option("Fraction of a client's samples for testing. [0.25]", "FRACTION")]
+Representations = Annotated[
+    int | None, _option("Store the representations of N test samples of every client at the end. [0]", "N")
+]
 
 Workers = Annotated[int | None, _option("Worker processes. [usable cores, at most one a client]", "N", min=1)]
 Device = Annotated[str, _option("cpu, cuda, cuda:1, ... [cpu]", "NAME")]
@@ -52,3 +56,22 @@ Fresh = Annotated[bool, _option("Forget what is stored and start anew.", None, "
 Quiet = Annotated[bool, _option("No progress.", None, "--quiet")]
 Point = Annotated[str | None, _option("Score all methods at pre or post. [each at its own point]", "POINT")]
 Json = Annotated[bool, _option("JSON for scripts, and nothing else on stdout.", None, "--json")]
+
+Algorithms = Annotated[list[str] | None, _option("Methods, as fedavg,fedcosr or all; a plugin by its path.", "NAMES")]
+Datasets = Annotated[list[str] | None, _option("Data sets, as digits,npz:PATH.", "NAMES")]
+Partitions = Annotated[list[str] | None, _option("Partitions, as dir:0.1,path:2.", "KINDS")]
+Seeds = Annotated[list[str] | None, _option("How many seeds, or which, as 0,1,2. [1]", "N")]
+SweepHyperparameters = Annotated[
+    list[str] | None,
+    _option("A hyperparameter of all methods, or of one: fedcosr.alpha=0.5; may be repeated.", "NAME=VALUE", "--set"),
+]
+Scale = Annotated[str, _option("paper, small or smoke: rounds, seeds and samples per client. [paper]", "NAME")]
+Only = Annotated[list[str] | None, _option("Only these runs: methods, or NAME=VALUE; may be repeated.", "WHICH")]
+Exclude = Annotated[list[str] | None, _option("Not these runs.", "WHICH")]
+Jobs = Annotated[int | None, _option("Runs at a time. [one a core, or as a GPU or the cluster has room]", "N", min=1)]
+On = Annotated[str, _option("local, or ray: as tasks of a Ray cluster. [local]", "PLACE")]
+Address = Annotated[str | None, _option("A Ray cluster, as auto or HOST:PORT. [a new one here]", "ADDRESS")]
+RunsPerGpu = Annotated[int, _option("Runs that share a GPU. [1]", "N", min=1)]
+RetryFailed = Annotated[bool, _option("Run again what failed.", None, "--retry-failed")]
+DryRun = Annotated[bool, _option("Only show the runs, and the time they will take.", None, "--dry-run")]
+Probe = Annotated[bool, _option("Play one round of each method for it. [yes]", None, "--probe/--no-probe")]

@@ -69,6 +69,7 @@ def make(
     min_samples: int = 10,
     samples_per_client: tuple[int, int] | None = None,
     overlap: bool = False,
+    max_samples: int | None = None,
     keep: float = 1.0,
     keep_last: int | None = None,
 ) -> Partition:
@@ -76,20 +77,24 @@ def make(
 
     `clients=None` means as many as the file has; a file is taken as it is, so that `seed`, `test_fraction` and
     `min_samples` do not touch its split. `samples_per_client=(lo, hi)` draws each client's size from lo..hi and keeps
-    its class proportions, with `overlap` by drawing from all samples of a class. `keep` is the fraction of the TRAINING
-    samples that all clients, or the last `keep_last` ones, keep, class proportions unchanged and smaller fractions
-    within larger ones; the test part stays whole so that accuracies are comparable.
+    its class proportions, with `overlap` by drawing from all samples of a class. `max_samples` leaves a client at most
+    that many, in its class proportions too. `keep` is the fraction of the TRAINING samples that all clients, or the
+    last `keep_last` ones, keep, class proportions unchanged and smaller fractions within larger ones; the test part
+    stays whole so that accuracies are comparable.
     """
     kind, _, argument = spec.partition(":")
     if kind not in KINDS:
         raise unknown("partition", spec, KINDS.values())
     _check_options(kind, test_fraction, min_samples, samples_per_client, overlap)
+    _check_most(kind, max_samples, min_samples, samples_per_client)
     if kind == "file":
         partition = _read(argument, len(y), clients)
     else:
         owned = _divide(spec, y, classes, _clients(clients, len(y), min_samples), seed, min_samples)
         if samples_per_client is not None:
-            owned = _resize(owned, y, samples_per_client, overlap, seed)
+            owned = _resize(owned, y, _drawn_sizes(owned, samples_per_client, overlap, seed), overlap, seed)
+        elif max_samples is not None:
+            owned = _resize(owned, y, [min(len(indices), max_samples) for indices in owned], False, seed)
         pairs = [_split(indices, test_fraction, seed, i) for i, indices in enumerate(owned)]
         partition = Partition(tuple(train for train, _ in pairs), tuple(test for _, test in pairs))
     return _scarce(partition, y, keep, keep_last, seed)
@@ -112,6 +117,17 @@ def _check_options(
         raise UserError(f"samples_per_client must be two numbers LO, HI with 1 <= LO <= HI, not {tuple(sizes)}")
     if sizes[0] < min_samples:
         raise UserError(f"samples_per_client may be as low as {sizes[0]}, below min_samples = {min_samples}")
+
+
+def _check_most(kind: str, most: int | None, min_samples: int, sizes: tuple[int, int] | None) -> None:
+    if most is None:
+        return
+    if sizes is not None:
+        raise UserError("max_samples cannot be used together with samples_per_client, which says how many there are")
+    if kind == "file":
+        raise UserError("max_samples cannot be used with file:PATH, whose sizes are given")
+    if most < min_samples:
+        raise UserError(f"max_samples = {most} is below min_samples = {min_samples}")
 
 
 def _clients(clients: int | None, samples: int, min_samples: int) -> int:
@@ -146,24 +162,30 @@ def _divide(spec: str, y: Ints, classes: int, clients: int, seed: int, minimum: 
     return np.split(order, np.cumsum(np.bincount(owner, minlength=clients))[:-1])
 
 
-def _resize(owned: Sequence[Ints], y: Ints, limits: tuple[int, int], overlap: bool, seed: int) -> list[Ints]:
-    """Give every client a number of samples drawn from lo..hi, its class proportions kept (largest remainder)."""
+def _drawn_sizes(owned: Sequence[Ints], limits: tuple[int, int], overlap: bool, seed: int) -> list[int]:
+    """A size for every client from lo..hi, which it can have."""
     lo, hi = limits
     drawn = numpy_stream("partition", seed, "sizes").integers(lo, hi, size=len(owned), endpoint=True)
     if overlap:
         warnings.warn("overlap: training and test samples of different clients overlap", stacklevel=3)
-    everywhere = [np.flatnonzero(y == label) for label in range(int(y.max()) + 1)]
-    resized = []
     for client, (indices, size) in enumerate(zip(owned, drawn, strict=True)):
         if size > len(indices) and not overlap:
             raise UserError(
                 f"client {client} has {len(indices)} samples, fewer than the {size} drawn for it from {lo}..{hi};"
                 " ask for fewer, use fewer clients, or set overlap to let clients share samples"
             )
+    return [int(size) for size in drawn]
+
+
+def _resize(owned: Sequence[Ints], y: Ints, sizes: Sequence[int], overlap: bool, seed: int) -> list[Ints]:
+    """Give every client so many samples, its class proportions kept (largest remainder)."""
+    everywhere = [np.flatnonzero(y == label) for label in range(int(y.max()) + 1)]
+    resized = []
+    for client, (indices, size) in enumerate(zip(owned, sizes, strict=True)):
         rng = numpy_stream("partition", seed, "resize", client)
         labels, have = np.unique(y[indices], return_counts=True)
         parts = []
-        for label, number in zip(labels, _largest_remainder(have, int(size)), strict=True):
+        for label, number in zip(labels, _largest_remainder(have, size), strict=True):
             pool = everywhere[label] if overlap else indices[y[indices] == label]
             if number > len(pool):
                 raise UserError(

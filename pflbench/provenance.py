@@ -9,24 +9,27 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from pflbench import config, registry
+from pflbench import config, histogram, registry
 from pflbench.site import Setup
 
 PACKAGES = ("pflbench", "torch", "numpy", "scipy")
 
 
-def about(setup: Setup, workers: int) -> dict[str, Any]:
+def about(setup: Setup, workers: int, scale: str | None = None) -> dict[str, Any]:
     """The content of `run.json`, but for the run's id."""
-    run, split = setup.run, setup.partition
+    run, split, data = setup.run, setup.partition, setup.data
     cls = registry.load(setup.plugin)
     return {
         "config": config.as_json(run),
+        "scale": scale,
         "method": {"title": cls.title, "scored": cls.scored, "down": cls.down, "up": cls.up},
-        "data": {"title": setup.data.title, "digest": setup.data.digest, "classes": setup.data.classes},
+        "data": {"title": data.title, "digest": data.digest, "classes": data.classes},
         "partition": {
             "digest": split.digest,
             "n_train": [len(rows) for rows in split.train],
             "n_test": [len(rows) for rows in split.test],
+            "train_classes": histogram.sparse(split.train, data.y, data.classes),
+            "test_classes": histogram.sparse(split.test, data.y, data.classes),
         },
         "code": code_version(Path(sys.modules[cls.__module__].__file__ or "")),
         "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},

@@ -4,6 +4,8 @@
 Every file but the two `.jsonl` is written to one side and renamed, so a reader never sees half of one.
 """
 
+import contextlib
+import errno
 import hashlib
 import io
 import json
@@ -13,12 +15,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from pflbench import jsontext, wire
+from pflbench import jsontext
 from pflbench.errors import UserError
 
 KEPT_CHECKPOINTS = 2
+TRIES = "tries.jsonl"  # the history of a run in sweeps
+
+
+class Unwritable(UserError):
+    """A folder takes no file: no run in it can go on."""
 
 
 class Records:
@@ -40,25 +45,33 @@ class Records:
             raise UserError(f"{self.folder} holds another run, {there.get('id')}; choose another --out or use --fresh")
         if not there and (strays := self._checkpoints()):
             raise UserError(f"checkpoint {strays[-1]} is of an unknown run (no run.json); remove it or use --fresh")
-        then, now = (values.get("code", {}).get("plugin") for values in (there, about))
-        if there and then != now:
+        if self.outdated(about):
             warnings.warn(f"the plugin has changed since {self.folder} was begun; --fresh starts anew", stacklevel=3)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             if not there:
                 write(self.folder / "run.json", json.dumps({"id": self.run_id, **about}, indent=2).encode())
         except OSError as error:
-            raise UserError(f"cannot write to {self.folder}: {error.strerror}; choose another --out") from error
+            raise unwritable(self.folder, error) from error
+
+    def outdated(self, about: Mapping[str, Any]) -> bool:
+        """Whether the run was begun with another version of its plugin."""
+        there = read_json(self.folder / "run.json")
+        return bool(there) and there.get("code", {}).get("plugin") != about["code"]["plugin"]
 
     def clear(self) -> None:
-        """Forget the run's numbers and checkpoints."""
+        """Forget the run's numbers and checkpoints; who tried it when stays known."""
         for path in [*self.folder.glob("*.json*"), *self.folder.glob("checkpoint-*.pt")]:
-            path.unlink()
+            if path.name != TRIES:
+                path.unlink()
 
     def append(self, file: str, record: Mapping[str, Any]) -> None:
         """Add one JSON line; numbers that are not finite become null."""
-        with (self.folder / file).open("a") as lines:
-            lines.write(jsontext.dumps(record, separators=(",", ":")) + "\n")
+        try:
+            with (self.folder / file).open("a") as lines:
+                lines.write(jsontext.dumps(record, separators=(",", ":")) + "\n")
+        except OSError as error:
+            raise unwritable(self.folder, error) from error
 
     def finish(self, status: str, round: int, reason: str = "", details: str = "") -> None:
         """Say how the run ended; a finished run needs its checkpoints no more."""
@@ -70,6 +83,10 @@ class Records:
 
     def save(self, snapshot: Mapping[str, Any]) -> None:
         """Write a checkpoint whose name carries its round and the checksum of its bytes; keep the newest two."""
+        import torch  # here, because whoever only reads numbers should not wait for it
+
+        from pflbench import wire
+
         for file in ("rounds.jsonl", "timing.jsonl"):
             with (self.folder / file).open("a") as lines:
                 os.fsync(lines.fileno())  # the numbers of these rounds are safe before the checkpoint says so
@@ -85,6 +102,8 @@ class Records:
         """The newest sound checkpoint, if any. How an earlier try ended is forgotten, and what rounds after the
         checkpoint left in the `.jsonl` files is cut off.
         """
+        import torch
+
         found = None
         for path in reversed(self._checkpoints()):
             content = path.read_bytes()
@@ -125,11 +144,24 @@ def read_json(path: Path) -> dict[str, Any]:
 def write(path: Path, content: bytes) -> None:
     """Write a file as a whole: to one side, to the disk, then under its name."""
     aside = path.with_name(f".{path.name}.{os.getpid()}")
-    with aside.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
+    try:
+        with aside.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            aside.unlink()
+        raise unwritable(path.parent, error) from error
+
+
+def unwritable(folder: Path, error: OSError) -> Unwritable:
+    """The error for a folder that takes no file: full, read-only, not ours."""
+    advice = "choose another --out"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        advice = "make space; the same command then goes on, and what is stored is sound"
+    return Unwritable(f"cannot write to {folder}: {error.strerror or error}; {advice}")
 
 
 def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:

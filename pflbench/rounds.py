@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from pflbench import data, engine, partition, provenance
+from pflbench import data, engine, partition, provenance, representations
 from pflbench.config import Run
 from pflbench.errors import RunFailed
 from pflbench.federation import Diverged, Federation, Record
@@ -20,8 +20,8 @@ def prepare(run: Run, plugin: str | None = None, data_root: Path | None = None, 
     """Load data, draw the partition and build the method: every mistake of the user shows here, before any file."""
     loaded = data.load(run.dataset, data_root)
     seed = run.seed if run.partition_seed is None else run.partition_seed
-    options = ("clients", "test_fraction", "min_samples", "samples_per_client", "overlap", "keep", "keep_last")
-    chosen = {name: getattr(run, name) for name in options}
+    options = ("clients", "test_fraction", "min_samples", "samples_per_client", "overlap", "max_samples")
+    chosen = {name: getattr(run, name) for name in (*options, "keep", "keep_last")}
     split = partition.make(run.partition, loaded.y, loaded.classes, seed=seed, **chosen)
     setup = Setup(run, plugin or run.algorithm, loaded, split, device)
     setup.algorithm()
@@ -35,18 +35,25 @@ def execute(
     workers: int = 1,
     checkpoint_every: int = 10,
     fresh: bool = False,
+    renew: bool = False,
+    scale: str | None = None,
     started: Callable[[int], None] = lambda done: None,
     watch: Watcher = lambda record, timing: None,
 ) -> Records:
     """Do a run, or the rest of it, and leave its records in `out/<run id>/`; a finished run is left as it is.
 
-    `started` is called with the number of rounds that are there already, unless all are.
+    `fresh` forgets what is stored; `renew` does if it is unfinished and of another version of the plugin, so that no
+    run mixes two. `started` is called with the number of rounds that are there already, unless all are. `scale` names the
+    tier of a sweep, for the record.
     """
     records = Records(out / setup.run.id, setup.run.id)
-    if fresh:
+    about = provenance.about(setup, workers, scale)
+    finished = records.status.get("status") in ("done", "diverged")
+    if fresh or (renew and not finished and records.outdated(about)):
         records.clear()
-    records.open(provenance.about(setup, workers))
-    if records.status.get("status") in ("done", "diverged"):
+        (records.folder / representations.FILE).unlink(missing_ok=True)
+    records.open(about)
+    if finished and not fresh:
         return records
     snapshot = records.restore()
     threads = torch.get_num_threads()
@@ -72,6 +79,7 @@ def _play(federation: Federation, records: Records, checkpoint_every: int, watch
 
     def note(record: Record, timing: Record) -> None:
         nonlocal whole
+        representations.save(records.folder, federation.represented, federation.setup.data, federation.partition)
         records.append("timing.jsonl", timing)
         records.append("rounds.jsonl", record)
         whole = federation.snapshot()

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pflbench import models, registry, wire
+from pflbench import models, registry, representations, wire
 from pflbench.api import Algorithm, Client, Message, Model, State, Task, collect_logs
 from pflbench.config import Run
 from pflbench.data import Data
@@ -82,6 +82,7 @@ class Outcome:
     state: State = field(default_factory=dict)
     logs: dict[str, float] = field(default_factory=dict)
     scores: dict[str, int] = field(default_factory=dict)
+    represented: representations.Vectors | None = None  # z of test samples, of the scored model at the end
     seconds: float = 0.0  # of the client's own work
     scoring: float = 0.0  # of evaluation
 
@@ -128,19 +129,22 @@ class Site:
             reply, state = getattr(self.algorithm, job.stage)(client, message)
             reply, kept = wire.sent(reply), wire.sent(state)
             done = time.perf_counter()
-            scores = {}
+            scores, z = {}, None
             if job.score and job.stage == "local":
                 after = replace(client, state=state)
                 model = self.algorithm.trained(after, message, wire.sent(reply, self.task.device))
-                scores = {} if model is None else {"post": self._correct(model, client.id)}
-        return Outcome(client.id, reply, kept, logs, scores, done - start, time.perf_counter() - done)
+                if model is not None:
+                    scores = {"post": self._correct(model, client.id)}
+                    z = self._represented("post", model, client.id, job.round + 1)
+        return Outcome(client.id, reply, kept, logs, scores, z, done - start, time.perf_counter() - done)
 
     def _scored(self, client: Client, message: Message) -> Outcome:
         start = time.perf_counter()
         with collect_logs() as logs:
             found = {"pre": self.algorithm.personal(client, message), **self.algorithm.others(client, message)}
             scores = {series: self._correct(model, client.id) for series, model in found.items()}
-        return Outcome(client.id, logs=logs, scores=scores, scoring=time.perf_counter() - start)
+            z = self._represented("pre", found["pre"], client.id, client.round)
+        return Outcome(client.id, logs=logs, scores=scores, represented=z, scoring=time.perf_counter() - start)
 
     @torch.no_grad()
     def _correct(self, model: Model, id: int, size: int = 512) -> int:
@@ -151,6 +155,14 @@ class Site:
             scores = self.algorithm.predict(model, self.task.pixels(x[part]))
             right += (scores.argmax(1) == y[part.to(y.device)]).sum()
         return int(right)
+
+    def _represented(self, point: str, model: Model, id: int, rounds: int) -> representations.Vectors | None:
+        """z of a client's first test samples, if asked for: at the point of the method, after the last round."""
+        run, data = self.setup.run, self.setup.data
+        if not run.representations or rounds != run.rounds or point != self.algorithm.scored:
+            return None
+        rows = self.setup.partition.test[id][: run.representations]
+        return representations.taken(model, self.task, Rows(data.x, rows), len(rows))
 
     @contextmanager
     def _named(self, job: Job) -> Iterator[None]:

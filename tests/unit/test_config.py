@@ -28,6 +28,42 @@ def test_id_hashes_what_changes_numbers():
     assert len(other | same) == 5
 
 
+STORED = {
+    "fedavg-digits-dir0.1-s0-cf1258bd21": {"algorithm": "fedavg"},
+    "fedcosr-digits-path2-s3-fd210e8e99": {
+        "algorithm": "fedcosr",
+        "partition": "path:2",
+        "seed": 3,
+        "samples_per_client": [80, 100],
+        "overlap": True,
+        "keep": 0.1,
+        "keep_last": 5,
+        "hparams": {"alpha": 2.0},
+    },
+    "ditto-cifar10-dir0.1-s0-2fcebca0fc": {
+        "algorithm": "ditto",
+        "dataset": "cifar10",
+        "clients": 100,
+        "participation": 0.1,
+        "model": "resnet18",
+        "partition_seed": 7,
+    },
+}
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_runs_that_were_stored_before_a_setting_was_added_keep_their_names(name):
+    made = config.read(STORED[name])
+    assert made.id == name
+    assert config.read(config.as_json(made)) == made
+
+
+def test_added_settings_name_a_run_where_they_are_not_the_default():
+    ids = {run().id, run(max_samples=30).id, run(max_samples=31).id, run(representations=5).id}
+    assert len(ids) == 4
+    assert run(max_samples="none", representations="0").id == run().id
+
+
 def test_id_of_a_file_is_its_content_not_its_path(tmp_path):
     paths = [tmp_path / name for name in ("a.npz", "b.npz", "c.npz")]
     for path, content in zip(paths, (b"one", b"one", b"two"), strict=True):
@@ -56,6 +92,7 @@ def test_toml_with_scarcity(tmp_path):
         ({"rounds": 0}, {}, "rounds = 0: must be at least 1"),
         ({"rounds": "many"}, {}, "rounds = 'many': must be a whole number"),
         ({"rounds": 2.5}, {}, "must be a whole number"),
+        ({"max_samples": "few"}, {}, "max_samples = 'few': must be a whole number"),
         ({"participation": 0}, {}, "participation"),
         ({"participation": 1.5}, {}, "participation"),
         ({"clientz": 3}, {}, "did you mean 'clients'"),

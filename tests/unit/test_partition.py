@@ -1,5 +1,6 @@
 """Partitions: hand-computed numbers, properties over random requests, and one line for every impossible request."""
 
+import json
 import time
 import warnings
 from itertools import pairwise
@@ -10,9 +11,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from pflbench import division, partition
+from pflbench import division, histogram, partition, provenance
 from pflbench.errors import UserError
 from pflbench.rng import numpy_stream
+from pflbench.testing import TOY, split_by_class, toy
 
 BALANCED = np.arange(1000) % 10
 
@@ -311,12 +313,64 @@ def test_samples_per_client_with_overlap():
     assert sum(sizes(made)) > len(BALANCED)
 
 
+def test_max_samples_by_hand():
+    # client 0 has 6 : 3 : 1 of 10, of 8 that is 4.8, 2.4, 0.8: 4 + 1, 2, 0 + 1; client 1 has 7 and keeps them
+    y = np.repeat([0, 1, 2], [6, 3, 1])
+    owned = [np.arange(10), np.arange(10, 17)]
+    cut = partition._resize(owned, np.concatenate([y, np.zeros(7, dtype=np.int64)]), [8, 7], False, 0)
+    assert np.bincount(y[cut[0]]).tolist() == [5, 2, 1]
+    assert cut[1].tolist() == owned[1].tolist()
+
+
+@pytest.mark.parametrize("spec", ["dir:0.1", "path:2", "iid"])
+def test_max_samples_bounds_train_and_test_together(spec):
+    whole = partition.make(spec, BALANCED, 10, clients=12)
+    made = partition.make(spec, BALANCED, 10, clients=12, max_samples=30)
+    assert sizes(made) == [min(size, 30) for size in sizes(whole)]
+    assert {len(test) for test, size in zip(made.test, sizes(made), strict=True) if size == 30} == {8}  # round(7.5)
+    for i, size in enumerate(sizes(whole)):
+        assert set(everything(made, i)) <= set(everything(whole, i))
+        before, after = (np.bincount(BALANCED[everything(p, i)], minlength=10) for p in (whole, made))
+        assert np.abs(after - before * min(30 / size, 1)).max() < 1
+
+
+def test_max_samples_that_nobody_has_changes_nothing():
+    assert partition.make("dir:0.1", BALANCED, 10, max_samples=1000).digest == "1a86ee7b3a9fd255"
+
+
+def test_max_samples_that_all_exceed_is_one_size_for_all():
+    made = partition.make("iid", BALANCED, 10, max_samples=20)
+    assert made.digest == partition.make("iid", BALANCED, 10, samples_per_client=(20, 20)).digest
+
+
+def test_classes_of_clients_by_hand():
+    y = np.array([2, 0, 2, 1, 2])
+    rows = [np.array([0, 1, 2]), np.array([], dtype=np.int64), np.array([3])]
+    counts = histogram.sparse(rows, y, 3)
+    assert counts == [{"0": 1, "2": 2}, {}, {"1": 1}]
+    assert histogram.dense(counts, 4).tolist() == [[1, 0, 2, 0], [0, 0, 0, 0], [0, 1, 0, 0]]
+
+
+def test_majority_by_hand():
+    train = [{"10": 3, "2": 3}, {"0": 1, "1": 2}, {"1": 9}, {"5": 1}]
+    test = [{"2": 1, "10": 3}, {"1": 3, "0": 1}, {}, {"4": 2}]
+    assert histogram.majority(train, test) == [0.25, 0.75, None, 0.0]
+
+
+def test_run_json_has_the_classes_of_every_client():
+    setup = toy("fedavg", split=split_by_class(TOY["dataset"], [[0, 0, 3], [2]], [[3, 3], []])).setup
+    about = json.loads(json.dumps(provenance.about(setup, 1)))["partition"]
+    assert about["train_classes"] == [{"0": 2, "3": 1}, {"2": 1}]
+    assert about["test_classes"] == [{"3": 2}, {}]
+
+
 def test_ten_thousand_clients_are_quick():
     y = np.random.default_rng(0).integers(0, 10, 60_000)
     start = time.perf_counter()
     for spec in ("dir:0.1", "path:2"):
         made = partition.make(spec, y, 10, clients=10_000, min_samples=3)
         assert min(sizes(made)) >= 3
+        assert histogram.dense(histogram.sparse(made.train, y, 10), 10).sum() == sum(map(len, made.train))
     assert time.perf_counter() - start < 15
 
 
@@ -418,6 +472,9 @@ BAD_REQUESTS = [
     ("iid", {"samples_per_client": (5, 20)}, "below min_samples = 10"),
     ("iid", {"samples_per_client": (51, 60)}, "has 50 samples, fewer than the .* set overlap"),
     ("file:x", {"samples_per_client": (20, 30)}, "cannot be used with file:PATH"),
+    ("file:x", {"max_samples": 20}, "max_samples cannot be used with file:PATH"),
+    ("iid", {"max_samples": 9}, "max_samples = 9 is below min_samples = 10"),
+    ("iid", {"max_samples": 20, "samples_per_client": (20, 30)}, "max_samples .* together with samples_per_client"),
 ]
 
 
