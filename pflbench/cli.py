@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from pflbench import cli_data, cli_run, console, options
+from pflbench import cli_data, cli_run, cli_sweep, console, options
 from pflbench.errors import RunFailed, UserError
 
 app = typer.Typer(
@@ -19,6 +19,9 @@ app = typer.Typer(
 )
 algorithms_app = typer.Typer(invoke_without_command=True)
 app.command()(cli_run.run)
+app.command()(cli_sweep.sweep)
+app.command()(cli_sweep.status)
+app.command()(cli_sweep.experiments)
 app.add_typer(algorithms_app, name="algorithms")
 app.add_typer(cli_data.app, name="data")
 

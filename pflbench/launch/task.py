@@ -1,0 +1,86 @@
+"""One run of a sweep, wherever it is done."""
+
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from pflbench import rounds
+from pflbench.config import Run
+from pflbench.errors import RunFailed, UserError
+from pflbench.federation import Record
+from pflbench.ledger import Lease
+from pflbench.records import Records, Unwritable
+
+
+@dataclass(frozen=True)
+class Task:
+    """A run that this sweep has the lease of."""
+
+    run: Run
+    plugin: str
+    folder: Path  # of the sweep
+    lease: Lease
+    scale: str
+    checkpoint_every: int = 10
+    data_root: Path | None = None
+    device: str = "cpu"
+
+
+class Launcher(Protocol):
+    """A place with room for some runs at a time."""
+
+    def room(self) -> int:
+        """How many more tasks can be submitted now."""
+
+    def submit(self, task: Task) -> None:
+        """Begin a task."""
+
+    def ended(self, timeout: float) -> dict[str, str | None]:
+        """The tasks that have ended, by the run's id, after at most `timeout` seconds of waiting: None where `do`
+        returned and the run's records tell the rest, else why nothing more can be done here.
+        """
+
+    def stop(self) -> None:
+        """Let all running tasks save a checkpoint and end."""
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+
+
+class LeaseLost(Exception):
+    """Somebody else has taken over the run: this process was believed dead."""
+
+
+def do(task: Task) -> str | None:
+    """Do a run, or what is left of it. How it ended is in its `status.json`; the answer says why the whole sweep
+    cannot go on, if that is so.
+    """
+
+    def held(record: Record, timing: Record) -> None:
+        if not task.lease.held():
+            raise LeaseLost
+
+    try:
+        setup = rounds.prepare(task.run, task.plugin, task.data_root, task.device)
+        every = task.checkpoint_every
+        rounds.execute(setup, task.folder, checkpoint_every=every, renew=True, scale=task.scale, watch=held)
+    except (LeaseLost, KeyboardInterrupt, RunFailed):
+        pass  # its records say all there is to say
+    except Unwritable as error:
+        return str(error)
+    except Exception as error:
+        reason = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}".partition("\n")[0]
+        return failed(task, reason, traceback.format_exc())
+    return None
+
+
+def failed(task: Task, reason: str, details: str = "") -> str | None:
+    """Put down that a run failed where the run itself could not."""
+    records = Records(task.folder / task.run.id, task.run.id)
+    try:
+        records.folder.mkdir(parents=True, exist_ok=True)
+        records.finish("failed", 0, reason, details)
+    except (OSError, Unwritable) as error:
+        return str(error)
+    return None

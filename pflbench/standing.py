@@ -1,0 +1,106 @@
+"""How far the runs of a plan are, read from their folders, and how long the rest will take."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pflbench import records
+from pflbench.ledger import Ledger
+from pflbench.plan import Planned
+
+ENDED = ("done", "diverged", "failed")
+STATES = (*ENDED, "running", "missing")
+TAIL = 1 << 16  # bytes at the end of a file that surely hold its last line, but for runs of thousands of clients
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A run: its state, the rounds that it has behind it, and what they cost."""
+
+    planned: Planned
+    state: str
+    round: int = 0
+    seconds: float | None = None  # of a round
+    accuracy: float | None = None  # mean over clients, of the newest evaluation
+    point: str = ""
+    reason: str = ""
+    owner: str = ""  # who is at work on it
+
+    @property
+    def rounds(self) -> int:
+        """The rounds of the whole run."""
+        return int(self.planned.config["rounds"])
+
+
+def look(ledger: Ledger, planned: Planned, leases: Mapping[str, Path]) -> Standing:
+    """A run as it stands now; `leases` are the ledger's."""
+    status = ledger.status(planned.id)
+    state, owner = status.get("status", "missing"), ""
+    if state not in ENDED:
+        state = "missing"
+    if state not in ("done", "diverged") and planned.id in leases:
+        path = leases[planned.id]
+        if not ledger.abandoned(path):
+            state, owner = "running", ledger.owner(path)
+    folder = ledger.folder / planned.id
+    timing, record = _last(folder / "timing.jsonl"), _last(folder / "rounds.jsonl")
+    about = records.read_json(folder / "run.json") if record else {}
+    point = about.get("method", {}).get("scored", "")
+    known = [value for value in (record.get("accuracy") or {}).get(point, []) if value is not None]
+    return Standing(
+        planned,
+        state,
+        int(timing.get("round", 0)),
+        timing.get("wall"),
+        sum(known) / len(known) if known else None,
+        point,
+        str(status.get("reason", "")) if state in ("failed", "diverged") else "",
+        owner,
+    )
+
+
+def left(standings: Iterable[Standing], at_once: int) -> float | None:
+    """Seconds until all is done, `at_once` runs at a time, if a round of a method costs what it did so far; of a method
+    that nothing is known of, what the others cost on average. None where nothing is known at all.
+    """
+    known: dict[Any, list[float]] = {}
+    everything = list(standings)
+    for standing in everything:
+        if standing.seconds is not None:
+            for key in _kin(standing.planned):
+                known.setdefault(key, []).append(standing.seconds)
+    if not known:
+        return None
+    total = 0.0
+    for standing in everything:
+        if standing.state not in ENDED:
+            costs = next(known[key] for key in _kin(standing.planned) if key in known)
+            total += (standing.rounds - standing.round) * sum(costs) / len(costs)
+    return total / max(at_once, 1)
+
+
+def _kin(planned: Planned) -> tuple[Any, ...]:
+    """Groups of runs that cost alike, the closest first."""
+    method, setting = planned.config["algorithm"], planned.setting
+    return ((method, setting), (method,), ())
+
+
+def _last(path: Path) -> dict[str, Any]:
+    """The last whole line of a file of JSON lines; empty if there is none."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - TAIL))
+            tail = file.read()
+    except OSError:
+        return {}
+    for line in reversed(tail.splitlines(keepends=True)):
+        if line.endswith(b"\n"):
+            try:
+                found: dict[str, Any] = json.loads(line)
+                return found
+            except ValueError:
+                continue
+    return {}

@@ -1,0 +1,273 @@
+"""Sweeps that are killed, shared, broken by a plugin or by a full disk end as the sweep that was not."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pflbench.ledger import Ledger
+
+GRID = """
+title = "a grid for tests"
+algorithms = ["fedavg", "local", "fedper", "fedcosr"]
+seeds = {seeds}
+dataset = "synthetic:samples=240"
+clients = 6
+rounds = {rounds}
+model = "mlp"
+width = 16
+
+[[settings]]
+partition = ["dir:0.5", "path:2"]
+"""
+PFLBENCH = [sys.executable, "-m", "pflbench"]
+
+
+@pytest.fixture
+def grid(tmp_path: Path) -> Path:
+    """40 runs of 12 rounds, a fraction of a second each."""
+    path = tmp_path / "grid.toml"
+    path.write_text(GRID.format(seeds=5, rounds=12))
+    return path
+
+
+def start(file: Path, out: Path, *more: str) -> subprocess.Popen[str]:
+    command = [*PFLBENCH, "sweep", str(file), "--out", str(out), "--checkpoint-every", "2", "--jobs", "2", *more]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, text=True, start_new_session=True, **pipes)
+
+
+def swept(file: Path, out: Path, *more: str) -> tuple[int, str, str]:
+    process = start(file, out, *more)
+    said, complained = process.communicate(timeout=300)
+    return process.returncode, said, complained
+
+
+def numbers(out: Path) -> dict[str, bytes]:
+    return {path.parent.name: path.read_bytes() for path in out.glob("*/rounds.jsonl")}
+
+
+def history(out: Path) -> dict[str, list[str]]:
+    """The events of every run, in order."""
+    return {
+        path.parent.name: [json.loads(line)["event"] for line in path.read_text().splitlines()]
+        for path in out.glob("*/tries.jsonl")
+    }
+
+
+def done_twice(out: Path) -> list[str]:
+    """Runs that were begun again after they had ended."""
+    bad = []
+    for path in out.glob("*/tries.jsonl"):
+        begun = [e["time"] for e in map(json.loads, path.read_text().splitlines()) if e["event"] == "begun"]
+        if max(begun) > (path.parent / "status.json").stat().st_mtime + 0.05:
+            bad.append(path.parent.name)
+    return bad
+
+
+def finished(out: Path) -> int:
+    return len(list(out.glob("*/status.json")))
+
+
+def wait_until(condition, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition() and process.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_forty_runs_killed_five_times_equal_an_unbroken_sweep_and_none_is_done_twice(grid, tmp_path):
+    assert swept(grid, tmp_path / "whole")[0] == 0
+    whole = numbers(tmp_path / "whole")
+    assert len(whole) == 40
+    broken, moments, killed = tmp_path / "broken", random.Random(4), 0
+    for target in (3, 10, 18, 26, 33):
+        process = start(grid, broken)
+        wait_until(lambda: finished(broken) >= target, process)  # noqa: B023
+        time.sleep(moments.random() * 0.5)
+        process.kill()
+        process.communicate()
+        killed += process.returncode == -signal.SIGKILL
+    code, said, _ = swept(grid, broken)
+    assert (killed, code) == (5, 0)
+    assert "40 runs: 40 done" in said
+    assert numbers(broken) == whole
+    assert done_twice(broken) == []
+    events = history(broken)
+    assert all(tries.count("done") <= 1 and tries[0] == "begun" for tries in events.values())
+    assert sum(tries.count("begun") for tries in events.values()) > 40  # the five kills hit runs at work
+    assert list((broken / "leases").iterdir()) == []
+
+
+def test_two_sweeps_at_once_share_the_runs(grid, tmp_path):
+    out = tmp_path / "shared"
+    both = [start(grid, out, "--jobs", "1"), start(grid, out, "--jobs", "1")]
+    ends = [process.communicate(timeout=300)[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    assert all("40 runs: 40 done" in said for said in ends)
+    assert len(numbers(out)) == 40
+    assert set(map(tuple, history(out).values())) == {("begun", "done")}
+    owners = {json.loads(path.read_text().splitlines()[0])["owner"]["pid"] for path in out.glob("*/tries.jsonl")}
+    assert len(owners) == 2
+
+
+def test_a_finished_sweep_runs_nothing_again(grid, tmp_path):
+    out, few = tmp_path / "out", ("--only", "local", "--only", "seed=0")
+    assert swept(grid, out, *few)[0] == 0
+    before = {path: path.stat().st_mtime_ns for path in out.glob("*/*")}
+    code, said, _ = swept(grid, out, *few)
+    assert code == 0
+    assert "2 runs: 2 done" in said
+    assert {path: path.stat().st_mtime_ns for path in out.glob("*/*") if path.parent.name != "plans"}.items() <= (
+        before.items()
+    )
+
+
+BROKEN = '''"""Broken (nobody, nowhere). Algorithm 1.
+
+Down: theta. Up: theta. Private: nothing. Scored: the global model.
+Deviations: none.
+"""
+
+from pflbench.api import Algorithm, Taxonomy
+from pflbench.ops import cross_entropy_loss, local_sgd, weighted_mean
+
+
+class Broken(Algorithm):
+    title = "Broken"
+    taxonomy = Taxonomy("FL", "Standard", label_skew="no", data_scarcity="no")
+    down, up = "theta", "theta + 1"
+
+    def local(self, client, message):
+        {trouble}
+        theta = local_sgd(cross_entropy_loss, message["theta"], client, self.hp)
+        return {{"theta": theta, "n": client.n}}, {{}}
+
+    def aggregate(self, server, replies):
+        return {{"theta": weighted_mean(replies, "theta")}}
+
+    def personal(self, client, message):
+        return message["theta"]
+'''
+TROUBLE = "if client.round == 2 and len(client.y.unique()) == 1: raise ZeroDivisionError('one class')"
+
+
+def test_a_plugin_that_fails_in_one_setting_fails_alone_and_is_retried_alone(tmp_path):
+    plugin, out = tmp_path / "broken.py", tmp_path / "out"
+    plugin.write_text(BROKEN.format(trouble=TROUBLE))
+    file = tmp_path / "grid.toml"
+    text = GRID.format(seeds=1, rounds=4).replace('"fedper", "fedcosr"', f'"{plugin}"')
+    file.write_text(text.replace('["dir:0.5", "path:2"]', '["iid", "path:1"]'))
+    code, said, complained = swept(file, out)
+    assert code == 1
+    assert "6 runs: " in said and "5 done" in said and "1 failed" in said
+    assert "broken, synthetic:samples=240 path:1, seed 0: Broken failed in round 3, client" in complained
+    assert "ZeroDivisionError: one class; its traceback is in" in complained
+    assert "--retry-failed" in complained
+    (failed,) = [path.parent for path in out.glob("*/status.json") if '"failed"' in path.read_text()]
+    assert "in local" in json.loads((failed / "status.json").read_text())["details"]
+
+    again, _, complained = swept(file, out)
+    assert again == 1  # it is not run again by itself
+    assert history(out)[failed.name] == ["begun", "failed"]
+
+    plugin.write_text(BROKEN.format(trouble="pass"))
+    code, said, _ = swept(file, out, "--retry-failed")
+    assert code == 0
+    assert "6 runs: 6 done" in said
+    assert history(out)[failed.name] == ["begun", "failed", "begun", "done"]
+    assert all(tries == ["begun", "done"] for run, tries in history(out).items() if run != failed.name)
+    assert [json.loads(line)["round"] for line in (failed / "rounds.jsonl").read_text().splitlines()] == [0, 1, 2, 3, 4]
+
+
+def test_ctrl_c_saves_checkpoints_and_the_same_command_goes_on(tmp_path):
+    file, out = tmp_path / "grid.toml", tmp_path / "out"
+    file.write_text(GRID.format(seeds=1, rounds=400))
+    process = start(file, out, "--only", "fedcosr", "--checkpoint-every", "1000")
+    wait_until(lambda: sum(len(text.splitlines()) for text in numbers(out).values()) > 20, process)
+    os.kill(process.pid, signal.SIGINT)
+    said, complained = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "stopped; 2 of 2 runs are left, the same command goes on" in complained
+    assert len(list(out.glob("*/checkpoint-*.pt"))) == 2
+    assert list((out / "leases").iterdir()) == []
+    assert set(map(tuple, history(out).values())) == {("begun", "stopped")}
+
+
+def test_a_killed_worker_fails_its_own_run_only(tmp_path):
+    file, out = tmp_path / "grid.toml", tmp_path / "out"
+    file.write_text(GRID.format(seeds=1, rounds=200))
+    process = start(file, out, "--only", "fedcosr,local", "--jobs", "1")
+    wait_until(lambda: finished(out) >= 1, process)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    workers = [pid for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    os.kill(int(workers[0]), signal.SIGKILL)
+    said, complained = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "3 done" in said and "1 failed" in said
+    assert "its process died (killed, out of memory?)" in complained
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 MiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)], capture_output=True, check=False)
+    if mount.returncode:
+        pytest.skip("a small file system cannot be mounted here")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_full_disk_is_told_in_one_line_and_the_sweep_goes_on_when_there_is_space(small_disk, tmp_path):
+    file = tmp_path / "grid.toml"
+    file.write_text(GRID.format(seeds=1, rounds=12))
+    assert swept(file, tmp_path / "whole")[0] == 0
+    out, ballast = small_disk / "out", small_disk / "ballast"
+    ballast.write_bytes(bytes(800_000))
+    code, _, complained = swept(file, out)
+    assert code == 2
+    assert complained.count("\n") == 1
+    assert "No space left on device; make space; the same command then goes on" in complained
+    for path in out.glob("*/*.json"):
+        json.loads(path.read_text())
+    ballast.unlink()
+    code, said, complained = swept(file, out)
+    assert (code, complained) == (0, "")
+    assert "8 runs: 8 done" in said
+    assert numbers(out) == numbers(tmp_path / "whole")
+
+
+def test_a_read_only_folder_is_told_in_one_line(small_disk, tmp_path):
+    file = tmp_path / "grid.toml"
+    file.write_text(GRID.format(seeds=1, rounds=12))
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    code, said, complained = swept(file, small_disk / "out")
+    assert (code, said) == (2, "")
+    assert complained.count("\n") == 1
+    assert "Read-only file system; choose another --out" in complained
+
+
+def test_status_counts_runs_by_state_while_a_sweep_is_at_work(grid, tmp_path):
+    out = tmp_path / "out"
+    process = start(grid, out)
+    wait_until(lambda: finished(out) >= 2 and Ledger(out).leases(), process)
+    shown = subprocess.run([*PFLBENCH, "status", str(out), "--json"], capture_output=True, text=True, check=True)
+    process.kill()
+    process.communicate()
+    (row,) = json.loads(shown.stdout)["experiments"]
+    assert row["experiment"] == "grid"
+    assert row["runs"] == 40 == row["done"] + row["running"] + row["missing"]
+    assert row["done"] >= 2
+    assert row["running"] >= 1
+    assert row["seconds_left"] > 0
+    after = subprocess.run([*PFLBENCH, "status", str(out)], capture_output=True, text=True, check=True)
+    assert "running:" not in after.stdout  # the owner is dead
