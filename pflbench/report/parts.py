@@ -1,0 +1,43 @@
+"""What a report consists of, before it is written: sections of tables and figures."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class TablePart:
+    """A table in all its forms. `rows` are cells as text for a page; `numbers` are what to sort them by, where it is not
+    the text (None: sort by the text).
+    """
+
+    name: str  # of its files: "accuracy"
+    title: str
+    caption: str
+    headers: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numbers: tuple[tuple[float | None, ...], ...]
+    latex: str = ""  # for \input; empty where it makes no sense
+    document: str = ""  # the same as a page of its own
+    csv: str = ""
+    markdown: str = ""
+
+
+@dataclass(frozen=True)
+class FigurePart:
+    """A figure; drawn, not yet saved."""
+
+    name: str
+    title: str
+    caption: str
+    figure: Any  # matplotlib's
+
+
+@dataclass(frozen=True)
+class Section:
+    """All of one experiment."""
+
+    name: str
+    title: str
+    notes: tuple[str, ...] = ()  # what the reader must know: scale, missing and failed runs, refused tests
+    tables: tuple[TablePart, ...] = ()
+    figures: tuple[FigurePart, ...] = field(default_factory=tuple)
