@@ -5,18 +5,11 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 SOURCES := pflbench algorithms datasets tests
 
-DEMO_METHODS ?= local fedavg fedper fedpac pefll pfedfda fedcosr
-define DEMO
-for method in $(DEMO_METHODS); do \
-    $(BIN)/pflbench run $$method --config experiments/quickstart.toml --out results/demo || exit; \
-done; \
-$(BIN)/pflbench report results/demo
-endef
-
 .PHONY: demo test lint check clean
 
 demo: $(STAMP)
-	$(DEMO)
+	$(BIN)/pflbench sweep experiments/quickstart.toml --out results/demo
+	$(BIN)/pflbench report results/demo
 
 # One thread per worker: two workers with all cores each would slow each other down.
 test: $(STAMP)

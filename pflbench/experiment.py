@@ -75,7 +75,7 @@ def make(name: str, table: Mapping[str, Any], scale: str = "paper", command: str
             settings = {k: v for layer in layers for k, v in layer.items() if k in SETTINGS}
             hparams = {k: v for layer in layers for k, v in _table(layer, "hparams").items()}
             run = config.make(plugin, {**scaled(settings, tier), "seed": seed}, hparams)
-            words = _words(settings, setting), _words({}, variant)
+            words = _words([run.dataset, run.partition], setting), _words([], variant)
             runs.append(Planned(run.id, plugin, *words, config.as_json(run)))
     full = name if scale == "paper" else f"{name}-{scale}"
     return Plan(full, str(table.get("title", name)), scale, command, tuple(runs))
@@ -161,16 +161,13 @@ def _multiplied(block: Table) -> Iterator[Table]:
         yield picked
 
 
-def _words(settings: Mapping[str, Any], block: Mapping[str, Any]) -> str:
-    """A block by its label, else by what is in it; a block of settings by data and partition too."""
+def _words(data: list[str], block: Mapping[str, Any]) -> str:
+    """A block by its label, else by what is in it; a block of settings by its data first."""
     if "label" in block:
         return str(block["label"])
-    shown = [str(settings[name]) for name in ("dataset", "partition") if name in settings]
-    flat = {
-        **{k: v for k, v in block.items() if k not in ("dataset", "partition", "hparams")},
-        **block.get("hparams", {}),
-    }
-    return " ".join([*shown, *(f"{name}={value}" for name, value in flat.items())])
+    said = ("hparams", "dataset", "partition") if data else ("hparams",)
+    flat = {**{name: value for name, value in block.items() if name not in said}, **block.get("hparams", {})}
+    return " ".join([*data, *(f"{name}={value}" for name, value in flat.items())])
 
 
 def _algorithms(given: Any) -> list[str]:

@@ -43,8 +43,8 @@ def execute(
     """Do a run, or the rest of it, and leave its records in `out/<run id>/`; a finished run is left as it is.
 
     `fresh` forgets what is stored; `renew` does if it is unfinished and of another version of the plugin, so that no
-    run mixes two. `started` is called with the number of rounds that are there already, unless all are. `scale` names the
-    tier of a sweep, for the record.
+    run mixes two. `started` is called with the number of rounds that are there already, unless all are. `scale` names
+    the tier of a sweep, for the record.
     """
     records = Records(out / setup.run.id, setup.run.id)
     about = provenance.about(setup, workers, scale)

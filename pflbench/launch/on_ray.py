@@ -4,6 +4,7 @@ Ray finds room, starts tasks and repeats those whose worker or node died; a repe
 """
 
 import os
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -24,19 +25,20 @@ class OnRay:
             import ray
         except ImportError as error:
             raise UserError("--on ray needs Ray; get it with: pip install 'pflbench[ray]'") from error
-        self.ray: Any = ray
+        self.ray: Any = ray  # it has no types of its own
         self.jobs = jobs
         self.device = device
         self.gpus = 1 / runs_per_gpu if device.startswith("cuda") else 0
         self.tasks: dict[Any, Task] = {}
-        quiet = {"log_to_driver": False, "include_dashboard": False, "logging_level": "ERROR"}
+        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
         try:
+            _reachable(address)
             if address is None:
                 os.environ.setdefault("RAY_worker_niceness", "0")  # its workers are the machine's job, not its pastime
-                ray.init(num_cpus=jobs, **quiet)
+                ray.init(num_cpus=jobs, include_dashboard=False, **quiet)
             else:
-                ray.init(address=address, log_to_driver=False, logging_level="ERROR")
-        except ConnectionError as error:
+                ray.init(address=address, **quiet)
+        except OSError as error:  # a ConnectionError of Ray's among them
             raise UserError(f"no Ray cluster at {address!r}: {str(error).partition('.')[0]}") from error
 
     def room(self) -> int:
@@ -78,6 +80,13 @@ class OnRay:
     def close(self) -> None:
         """Leave the cluster; one that was started for this sweep ends."""
         self.ray.shutdown()
+
+
+def _reachable(address: str | None) -> None:
+    """Knock at HOST:PORT, because Ray itself tries for minutes."""
+    host, _, port = (address or "").rpartition(":")
+    if host and port.isdecimal() and "//" not in host:
+        socket.create_connection((host, int(port)), timeout=10).close()
 
 
 def _do_in(folder: Path, task: Task) -> str | None:

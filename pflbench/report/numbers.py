@@ -1,6 +1,6 @@
 """What a report is made from: every planned run of a folder with the numbers that tables and figures show.
 
-Files only are read, each once, and only what is shown is kept: a run of 200 rounds and 100 clients takes some kilobytes.
+Files only are read, each once, and what is not shown is not kept: a run of 200 rounds and 100 clients takes kilobytes.
 """
 
 import dataclasses

@@ -40,8 +40,8 @@ def grid(tmp_path: Path) -> Path:
 
 def start(file: Path, out: Path, *more: str) -> subprocess.Popen[str]:
     command = [*PFLBENCH, "sweep", str(file), "--out", str(out), "--checkpoint-every", "2", "--jobs", "2", *more]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(command, text=True, start_new_session=True, **pipes)
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, text=True, start_new_session=True, stdout=pipe, stderr=pipe)
 
 
 def swept(file: Path, out: Path, *more: str) -> tuple[int, str, str]:
@@ -193,7 +193,7 @@ def test_ctrl_c_saves_checkpoints_and_the_same_command_goes_on(tmp_path):
     process = start(file, out, "--only", "fedcosr", "--checkpoint-every", "1000")
     wait_until(lambda: sum(len(text.splitlines()) for text in numbers(out).values()) > 20, process)
     os.kill(process.pid, signal.SIGINT)
-    said, complained = process.communicate(timeout=60)
+    _, complained = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "stopped; 2 of 2 runs are left, the same command goes on" in complained
     assert len(list(out.glob("*/checkpoint-*.pt"))) == 2
@@ -220,7 +220,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 1 MiB."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)], capture_output=True, check=False)
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+    mount = subprocess.run(command, capture_output=True, check=False)
     if mount.returncode:
         pytest.skip("a small file system cannot be mounted here")
     yield folder
