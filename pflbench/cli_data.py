@@ -62,6 +62,7 @@ def show(
     keep_last: options.KeepLast = None,
     min_samples: options.MinSamples = None,
     test_fraction: options.TestFraction = None,
+    validation: options.Validation = None,
     data_root: options.DataRoot = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The picture: .png, .pdf or .svg. [a name of its own]")
@@ -100,6 +101,7 @@ def export(
     keep_last: options.KeepLast = None,
     min_samples: options.MinSamples = None,
     test_fraction: options.TestFraction = None,
+    validation: options.Validation = None,
     data_root: options.DataRoot = None,
 ) -> None:
     """Write which samples every client has.

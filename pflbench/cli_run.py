@@ -46,6 +46,7 @@ def run(
     keep_last: options.KeepLast = None,
     min_samples: options.MinSamples = None,
     test_fraction: options.TestFraction = None,
+    validation: options.Validation = None,
     representations: options.Representations = None,
     workers: options.Workers = None,
     device: options.Device = "cpu",
@@ -159,10 +160,9 @@ def _failed(failure: RunFailed, folder: Path | None) -> RunFailed:
 
 def _tell(folder: Path, begun: bool, as_json: bool) -> None:
     """The result of a run on one line, or as JSON."""
-    from pflbench.report import summary
-    from pflbench.report.result import Result
+    from pflbench.report import numbers, summary
 
-    row = summary.row(Result(folder))
+    row = summary.row(numbers.stray(folder, numbers.Choice()))
     if as_json:
         console.dump(row)
     elif row["status"] == "done":

@@ -137,7 +137,10 @@ def _plans(ctx: typer.Context, names: list[str], scale: str) -> "list[Plan]":
     if not names and "algorithms" not in given:
         raise UserError("name an experiment, or --algorithms for a grid; pflbench experiments lists what there is")
     command = shlex.join(["pflbench", *sys.argv[1:]])
-    tables = {Path(name).stem: {**experiment.read(name), **given} for name in names} or {"grid": given}
+    stems = [Path(name).stem for name in names]
+    if len({*stems}) < len(stems):
+        raise UserError(f"two experiments of one name: {', '.join(names)}; rename a file")
+    tables = {Path(name).stem: experiment.overridden(experiment.read(name), given) for name in names} or {"grid": given}
     plans = [experiment.make(name, table, scale, command) for name, table in tables.items()]
     if not names:
         ids = " ".join(sorted(run.id for run in plans[0].runs))

@@ -30,7 +30,7 @@ class Cohort:
         self.down: dict[int, Counter[str]] = {}  # client -> part -> bytes
         self.up: dict[int, Counter[str]] = {}
         self.logs: dict[int, dict[str, float]] = {}
-        self.post: dict[int, int] = {}  # client -> correct test samples right after training
+        self.scores: dict[str, dict[int, int]] = {}  # series -> client -> correct samples right after training
         self.represented: dict[int, Vectors] = {}  # client -> z of test samples of that model, in the last round
         self.seconds = 0.0  # of client work, summed
         self.exchange = 0.0  # between sending the messages and having the replies
@@ -60,7 +60,8 @@ class Cohort:
             self.new_states[id] = outcome.state
             self.up.setdefault(id, Counter()).update(wire.parts(outcome.reply))
             self.logs.setdefault(id, {}).update(outcome.logs)
-            self.post.update({id: outcome.scores["post"]} if "post" in outcome.scores else {})
+            for series, right in outcome.scores.items():
+                self.scores.setdefault(series, {})[id] = right
             if outcome.represented is not None:
                 self.represented[id] = outcome.represented
             self.seconds += outcome.seconds

@@ -18,7 +18,7 @@ from pflbench.api import Hparams
 from pflbench.archive import plain_arrays
 from pflbench.errors import UserError, unknown
 
-ADDED = ("max_samples", "representations")
+ADDED = ("max_samples", "representations", "validation")
 """Settings that are younger than stored runs: they are no part of an id while they have their defaults, which do what
 was done before there was a choice; so no stored run gets another name."""
 
@@ -46,6 +46,7 @@ class Run:
     keep: float = 1.0
     keep_last: int | None = None
     max_samples: int | None = None
+    validation: float = 0.0  # of every client's training samples, held out to select a round or a hyperparameter
     representations: int = 0  # test samples of every client whose z is stored after the last round
     hparams: Mapping[str, Any] = field(default_factory=dict)
 
@@ -93,7 +94,8 @@ def checked(settings: Mapping[str, Any]) -> dict[str, Any]:
     given = {name: _typed("setting", name, Run, value) for name, value in settings.items()}
     kind, _, path = given.get("partition", "").partition(":")
     if kind == "file" and path and given.get("clients") is None:
-        given["clients"] = max(1, len(plain_arrays(path)) // 2)  # the partition checks the names
+        arrays = plain_arrays(path)  # the partition checks the names
+        given["clients"] = max(1, sum(name.startswith("train_") for name in arrays))
     return given
 
 
@@ -174,9 +176,13 @@ def _typed(kind: str, name: str, owner: type, value: Any) -> Any:
             return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[str(value).lower()]
         if target is int and (isinstance(value, bool) or float(value) != int(float(value))):
             raise ValueError
+        if target is str and not isinstance(value, str):
+            raise ValueError
         return target(float(value)) if target is int else target(value)
     except (ValueError, KeyError, TypeError, OverflowError):
-        what = {bool: "true or false", int: "a whole number", float: "a number"}.get(target, "two numbers, as 80-100")
+        what = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}.get(
+            target, "two numbers, as 80-100"
+        )
         raise UserError(f"{kind} {name} = {value!r}: must be {what}") from None
 
 

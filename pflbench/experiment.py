@@ -44,17 +44,35 @@ def names() -> list[str]:
     return sorted(path.stem for path in folder().glob("*.toml") if path.stem != SCALES)
 
 
-def read(name: str) -> Table:
-    """The table of an experiment, a name or a file, with what it includes."""
+def read(name: str, above: tuple[Path, ...] = ()) -> Table:
+    """The table of an experiment, a name or a file, with what it includes; `above` are the files that include it."""
     path = Path(name) if name.endswith(".toml") else folder() / f"{name}.toml"
     if not path.suffix == ".toml" or (not name.endswith(".toml") and name not in names()):
         raise unknown("experiment", name, [*names(), "FILE.toml"])
+    here = path.resolve()
+    if here in above:
+        raise UserError(f"{path} includes itself, by way of {', '.join(one.name for one in above)}")
     table = _toml(path)
     base = table.pop("include", None)
     if base is not None:
         beside = path.parent / f"{base}.toml"
-        table = {**read(str(beside) if beside.is_file() else str(base)), **table}
+        own = beside.is_file() and beside.resolve() != here  # a file may include ours of its own name
+        table = {**read(str(beside) if own else str(base), (*above, here)), **table}
     return table
+
+
+def overridden(table: Mapping[str, Any], given: Mapping[str, Any]) -> Table:
+    """A table in which what is given holds everywhere, also in blocks; hyperparameters are added to those there."""
+    new = {**table, **given}
+    for key in ("settings", "variants"):
+        if key in table and key not in given:
+            new[key] = [{k: v for k, v in block.items() if k not in given} for block in _tables(table, key)]
+    new["hparams"] = {**_table(table, "hparams"), **_table(given, "hparams")}
+    methods = _table(table, "methods")
+    for name, values in _table(given, "methods").items():
+        there = _table(methods, name)
+        methods = {**methods, name: {**there, **values, "hparams": {**_table(there, "hparams"), **values["hparams"]}}}
+    return {**new, "methods": methods}
 
 
 def make(name: str, table: Mapping[str, Any], scale: str = "paper", command: str = "") -> Plan:
@@ -64,7 +82,9 @@ def make(name: str, table: Mapping[str, Any], scale: str = "paper", command: str
             raise unknown(f"key of experiment {name}", key, [*KEYS, *SETTINGS])
     tier = _tier(scale)
     plugins = [(plugin, registry.name_of(registry.load(plugin))) for plugin in _algorithms(table.get("algorithms"))]
-    methods = {registry.plain(method): values for method, values in _table(table, "methods").items()}
+    methods = {registry.plain(method): _table(table["methods"], method) for method in _table(table, "methods")}
+    for method, values in methods.items():
+        _check_keys(f"[methods.{method}]", values)
     if strangers := set(methods) - {registry.plain(method) for _, method in plugins}:
         raise unknown(f"method in [methods] of experiment {name}", min(strangers), [method for _, method in plugins])
     top = {key: value for key, value in table.items() if key in SETTINGS or key == "hparams"}
@@ -93,8 +113,8 @@ def scaled(settings: Mapping[str, Any], tier: Mapping[str, Any]) -> Table:
         if name in tier:
             asked = new.get(name, default)
             new[name] = tier[name] if asked is None else min(asked, tier[name])
-    if "max_samples" in tier and str(new.get("partition", "")).startswith("file:"):
-        del new["max_samples"]  # the sizes of a stored partition are what they are
+    if str(new.get("partition", "")).startswith("file:") or new.get("samples_per_client"):
+        new.pop("max_samples", None)  # sizes that are given are what they are
     dataset = new.get("dataset", Run.dataset)
     return {**new, "dataset": tier.get("stand_in", {}).get(dataset, dataset)}
 
@@ -140,14 +160,25 @@ def _matches(run: Planned, name: str, patterns: list[str]) -> bool:
 
 def _blocks(table: Mapping[str, Any], key: str) -> list[Table]:
     """The blocks of an axis with every list multiplied out; one empty block where there is none."""
+    blocks = _tables(table, key)
+    for block in blocks:
+        _check_keys(f"[[{key}]]", block, "label")
+    return [product for block in blocks for product in _multiplied(block)]
+
+
+def _tables(table: Mapping[str, Any], key: str) -> list[Table]:
     blocks = table.get(key, [{}])
     if not isinstance(blocks, list) or not blocks or not all(isinstance(block, dict) for block in blocks):
         raise UserError(f"{key} must be blocks, as in: [[{key}]]")
-    for block in blocks:
-        for name in block:
-            if name not in (*SETTINGS, "hparams", "label"):
-                raise unknown(f"key of [[{key}]]", name, [*SETTINGS, "hparams", "label"])
-    return [product for block in blocks for product in _multiplied(block)]
+    return blocks
+
+
+def _check_keys(where: str, block: Mapping[str, Any], *more: str) -> None:
+    for name, value in block.items():
+        if name not in (*SETTINGS, "hparams", *more):
+            raise unknown(f"key of {where}", name, [*SETTINGS, "hparams", *more])
+        if value == []:
+            raise UserError(f"{name} = [] in {where}: a list needs a value, or there is no run")
 
 
 def _multiplied(block: Table) -> Iterator[Table]:

@@ -16,7 +16,7 @@ from pflbench.engine import Engine
 from pflbench.errors import RunFailed
 from pflbench.representations import Vectors
 from pflbench.rng import stream
-from pflbench.site import Job, Setup, Site
+from pflbench.site import Job, Setup, Site, counted_on, series_of
 
 Record = dict[str, Any]
 """What is written of a round."""
@@ -39,19 +39,21 @@ class Federation:
         with self._on_server("init_server()"):
             self.server: State = self.algorithm.init_server()
         self.states: dict[int, State] = {}
-        self.untrained: dict[int, int] = {}  # correct test samples of each client before the first round
-        self.post: dict[int, int] = {}  # and of its latest trained model
+        # series -> client -> correct samples: before the first round, and of the latest trained model
+        self.right: dict[str, dict[int, int]] = {
+            series: {} for name in ("untrained", "post") for series in series_of(self.partition, name)
+        }
         self.represented: dict[int, Vectors] = {}  # z of test samples, after the last round: no later round reads it
 
     def snapshot(self) -> dict[str, Any]:
         """Everything that changes, to go on from later. Nothing is copied: states are replaced, never edited."""
-        kept = {"clients": dict(self.states), "untrained": dict(self.untrained), "post": dict(self.post)}
-        return {"round": self.round, "server": self.server, **kept}
+        right = {series: dict(clients) for series, clients in self.right.items()}
+        return {"round": self.round, "server": self.server, "clients": dict(self.states), **right}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Go on from a snapshot."""
         self.round, self.server, self.states = snapshot["round"], snapshot["server"], snapshot["clients"]
-        self.untrained, self.post = snapshot["untrained"], snapshot["post"]
+        self.right = {series: snapshot[series] for series in self.right}
 
     def start(self) -> tuple[Record, Record]:
         """The record of round 0, of the untrained models, and its timing."""
@@ -74,7 +76,8 @@ class Federation:
             raise Diverged(f"numbers that are not finite from {who} in round {self.round + 1}")
         self.server, self.round = server, self.round + 1
         self.states.update(cohort.new_states)
-        self.post.update(cohort.post)
+        for series, right in cohort.scores.items():
+            self.right[series].update(right)
         self.represented.update(cohort.represented)
         trained = time.perf_counter()
         record = {"round": self.round, **self._summary(cohort), "server": server_logs}
@@ -108,6 +111,7 @@ class Federation:
         """Accuracy of every client: `pre` and other series of its personal model now, `post` of its latest training.
 
         A client that never trained has the untrained model's accuracy as its `post`; one without test data has none.
+        Where a validation part is held out, every series has a second one that is counted on it.
         """
         outcomes = {}
         for ids in _chunks(range(self.run.clients), 256):
@@ -122,18 +126,21 @@ class Federation:
                 self.represented[id] = outcome.represented
             for series, count in outcome.scores.items():
                 scores.setdefault(series, {})[id] = count
-        if self.round == 0:
-            self.untrained = scores["pre"]
-        if self.post:
-            scores["post"] = {**self.untrained, **self.post}
-        tests = [len(rows) for rows in self.partition.test]
-        accuracy = {
-            name: [right[id] / n if n and id in right else None for id, n in enumerate(tests)]
-            for name, right in scores.items()
-        }
+        names = (series_of(self.partition, name) for name in ("untrained", "pre", "post"))
+        for untrained, pre, post in zip(*names, strict=True):
+            if self.round == 0:
+                self.right[untrained] = scores[pre]
+            if self.right[post]:
+                scores[post] = {**self.right[untrained], **self.right[post]}
+        accuracy = {series: self._shares(series, right) for series, right in scores.items()}
         noted = sorted({name for outcome in outcomes.values() for name in outcome.logs})
         logs = {name: [outcomes[id].logs.get(name) for id in sorted(outcomes)] for name in noted}
         return {"accuracy": accuracy, **({"evaluated": logs} if logs else {})}
+
+    def _shares(self, series: str, right: dict[int, int]) -> list[float | None]:
+        """Correct samples over samples, of every client that has any and was scored."""
+        sizes = [len(rows) for rows in counted_on(self.partition, series)]
+        return [right[id] / n if n and id in right else None for id, n in enumerate(sizes)]
 
     @contextmanager
     def _on_server(self, moment: str) -> Iterator[None]:

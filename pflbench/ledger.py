@@ -5,6 +5,7 @@ time; a lease whose owner is dead, or that has not been touched for long, is tak
 How long is measured by the clock of the one who looks: machines that share the folder need not agree on the time.
 """
 
+import contextlib
 import json
 import os
 import secrets
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pflbench import records
-from pflbench.errors import UserError
+from pflbench.errors import RunFailed, UserError
 
 HEARTBEAT = 10.0  # seconds between two touches of a lease
 EXPIRES = 120.0  # seconds without a touch after which it is free
@@ -34,6 +35,10 @@ class Owner:
     space: str = ""  # boot and container: the numbers of processes mean something only within
 
 
+class LeaseLost(RunFailed):
+    """Somebody else does the run now."""
+
+
 @dataclass(frozen=True)
 class Lease:
     """The right to do a run; `token` tells it from another lease of the same name."""
@@ -45,6 +50,12 @@ class Lease:
     def held(self) -> bool:
         """Whether it has not been taken over."""
         return _content(self.path).get("token") == self.token
+
+    def keep(self) -> None:
+        """Say that its owner lives, if it is still ours to say."""
+        if not self.held():
+            raise LeaseLost(f"{self.run} was taken over by another process, which believed this one dead")
+        self.touch()
 
     def touch(self) -> None:
         """Say that its owner lives."""
@@ -91,24 +102,40 @@ class Ledger:
         return newest
 
     def claim(self, run: str) -> Lease | None:
-        """The lease of a run, or None where somebody else has it."""
-        before = self.leases().get(run)
-        if before is not None and not self.expired(before):
+        """The lease of a run, or None where somebody else has it.
+
+        Names come again after a lease was given back; so who has created one looks once more, and yields to any other
+        that lives: a slow process may have created a generation that others have left behind.
+        """
+        before = self._of(run)
+        if not all(self.expired(path) for path in before):
             return None
-        generation = int(before.suffix[1:]) + 1 if before else 1
+        generation = int(before[-1].suffix[1:]) + 1 if before else 1
         lease = Lease(run, self.folder / "leases" / f"{run}.{generation:06d}", secrets.token_hex(8))
         text = json.dumps({"token": lease.token, "owner": asdict(me()), "time": time.time()})
+        created = False
         try:
             with lease.path.open("x") as file:
+                created = True
                 file.write(text)
         except FileExistsError:
             return None
         except OSError as error:
-            lease.path.unlink(missing_ok=True)
+            if created:
+                with contextlib.suppress(OSError):
+                    lease.path.unlink()
             raise records.unwritable(self.folder, error) from error
-        if before is not None:
-            before.unlink(missing_ok=True)
+        others = [path for path in self._of(run) if path != lease.path]
+        if not all(self.expired(path) for path in others) or any(path > lease.path for path in others):
+            lease.release()
+            return None
+        for path in others:
+            path.unlink(missing_ok=True)
         return lease
+
+    def _of(self, run: str) -> list[Path]:
+        """The leases of a run, the newest last."""
+        return sorted(path for path in (self.folder / "leases").glob("[!.]*") if path.stem == run)
 
     def expired(self, path: Path) -> bool:
         """Whether a lease is free: its owner is known to be dead, or we have not seen it touched for long."""
@@ -121,12 +148,14 @@ class Ledger:
         if last != touched:
             since = now
         self._seen[path] = (touched, since)
-        return now - since > self.expires or _dead(_content(path).get("owner"))
+        owner = _content(path).get("owner")
+        return _dead(owner) or (now - since > self.expires and not _here(owner))
 
     def abandoned(self, path: Path) -> bool:
         """Whether a lease is probably free, at a first look: by the clocks, which may differ between machines."""
         try:
-            return time.time() - path.stat().st_mtime > self.expires or _dead(_content(path).get("owner"))
+            owner = _content(path).get("owner")
+            return _dead(owner) or (time.time() - path.stat().st_mtime > self.expires and not _here(owner))
         except FileNotFoundError:
             return True
 
@@ -160,6 +189,11 @@ def _space() -> str:
         return f"{boot} {os.stat('/proc/self/ns/pid').st_ino}"
     except OSError:
         return ""
+
+
+def _here(owner: Mapping[str, Any] | None) -> bool:
+    """Whether a process is one of this machine: then we see for ourselves whether it lives, however busy it is."""
+    return bool(owner) and (owner.get("host"), owner.get("space")) == (me().host, me().space) and bool(me().space)
 
 
 def _dead(owner: Mapping[str, Any] | None) -> bool:

@@ -1,7 +1,8 @@
 """Who has which samples: Dirichlet, pathological and IID partitions of a pooled data set, and scarcity on top.
 
 A partition depends on its spec, its own seed and the labels only. Every client's samples are split into a training and
-a test part at random, without stratification, the test part's size being `test_fraction` of them, rounded.
+a test part at random, without stratification, the test part's size being `test_fraction` of them, rounded. A
+validation part, if asked for, is then taken from what is left to train on.
 """
 
 import contextlib
@@ -11,7 +12,7 @@ import os
 import secrets
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,26 +28,36 @@ KINDS = {"dir": "dir:BETA", "path": "path:CLASSES", "iid": "iid", "file": "file:
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """Per client, the sorted indices of its training and its test samples in the pooled data set."""
+    """Per client, the sorted indices of its training, test and validation samples in the pooled data set."""
 
     train: tuple[Ints, ...]
     test: tuple[Ints, ...]
+    validation: tuple[Ints, ...] = ()  # not given: every client has none
+
+    def __post_init__(self) -> None:
+        if not self.validation:
+            object.__setattr__(self, "validation", (np.zeros(0, dtype=np.int64),) * len(self.train))
+
+    @functools.cached_property
+    def parts(self) -> dict[str, tuple[Ints, ...]]:
+        """train, test and, if any client has one, validation."""
+        held_out = {"validation": self.validation} if any(map(len, self.validation)) else {}
+        return {"train": self.train, "test": self.test, **held_out}
 
     @functools.cached_property
     def digest(self) -> str:
         """16 hex digits of SHA-256 over all indices, with the boundaries between clients and parts."""
         sha = hashlib.sha256()
-        for train, test in zip(self.train, self.test, strict=True):
-            sha.update(np.array([len(train), len(test)], dtype="<i8").tobytes())
-            sha.update(train.astype("<i8").tobytes() + test.astype("<i8").tobytes())
+        for client in zip(*self.parts.values(), strict=True):
+            sha.update(np.array([len(rows) for rows in client], dtype="<i8").tobytes())
+            sha.update(np.concatenate(client).astype("<i8").tobytes())
         return sha.hexdigest()[:16]
 
     def save(self, path: Path) -> None:
         """Write train_0, test_0, train_1, ... as .npz, which `file:PATH` reads; the file appears whole or not."""
         path = Path(path)
         part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-        parts = (("train", self.train), ("test", self.test))
-        arrays: Any = {f"{name}_{i}": indices for name, clients in parts for i, indices in enumerate(clients)}
+        arrays: Any = {f"{name}_{i}": rows for name, clients in self.parts.items() for i, rows in enumerate(clients)}
         try:
             with part.open("wb") as file:
                 np.savez(file, **arrays)
@@ -72,6 +83,7 @@ def make(
     max_samples: int | None = None,
     keep: float = 1.0,
     keep_last: int | None = None,
+    validation: float = 0.0,
 ) -> Partition:
     """The partition `dir:BETA`, `path:CLASSES`, `iid` or `file:PATH` of samples with the labels y.
 
@@ -80,13 +92,13 @@ def make(
     its class proportions, with `overlap` by drawing from all samples of a class. `max_samples` leaves a client at most
     that many, in its class proportions too. `keep` is the fraction of the TRAINING samples that all clients, or the
     last `keep_last` ones, keep, class proportions unchanged and smaller fractions within larger ones; the test part
-    stays whole so that accuracies are comparable.
+    stays whole so that accuracies are comparable. `validation` is the fraction of what is kept for training that is
+    held out, in the same way.
     """
     kind, _, argument = spec.partition(":")
     if kind not in KINDS:
         raise unknown("partition", spec, KINDS.values())
-    _check_options(kind, test_fraction, min_samples, samples_per_client, overlap)
-    _check_most(kind, max_samples, min_samples, samples_per_client)
+    _check_options(kind, test_fraction, min_samples, samples_per_client, overlap, max_samples)
     if kind == "file":
         partition = _read(argument, len(y), clients)
     else:
@@ -97,36 +109,28 @@ def make(
             owned = _resize(owned, y, [min(len(indices), max_samples) for indices in owned], False, seed)
         pairs = [_split(indices, test_fraction, seed, i) for i, indices in enumerate(owned)]
         partition = Partition(tuple(train for train, _ in pairs), tuple(test for _, test in pairs))
-    return _scarce(partition, y, keep, keep_last, seed)
+    return _hold_out(_scarce(partition, y, keep, keep_last, seed), y, validation, seed)
 
 
 def _check_options(
-    kind: str, test_fraction: float, min_samples: int, sizes: tuple[int, int] | None, overlap: bool
+    kind: str, test_fraction: float, min_samples: int, sizes: tuple[int, int] | None, overlap: bool, most: int | None
 ) -> None:
     if not 0 < test_fraction < 1:
         raise UserError(f"test_fraction must be between 0 and 1, not {test_fraction}")
     if min_samples < 1:
         raise UserError(f"min_samples must be at least 1, not {min_samples}")
-    if sizes is None:
-        if overlap:
-            raise UserError("overlap has a meaning only together with samples_per_client")
-        return
-    if kind == "file":
-        raise UserError("samples_per_client cannot be used with file:PATH, whose sizes are given")
-    if not 1 <= sizes[0] <= sizes[1]:
-        raise UserError(f"samples_per_client must be two numbers LO, HI with 1 <= LO <= HI, not {tuple(sizes)}")
-    if sizes[0] < min_samples:
-        raise UserError(f"samples_per_client may be as low as {sizes[0]}, below min_samples = {min_samples}")
-
-
-def _check_most(kind: str, most: int | None, min_samples: int, sizes: tuple[int, int] | None) -> None:
-    if most is None:
-        return
-    if sizes is not None:
+    if overlap and sizes is None:
+        raise UserError("overlap has a meaning only together with samples_per_client")
+    if sizes is not None and most is not None:
         raise UserError("max_samples cannot be used together with samples_per_client, which says how many there are")
-    if kind == "file":
-        raise UserError("max_samples cannot be used with file:PATH, whose sizes are given")
-    if most < min_samples:
+    for name, value in (("samples_per_client", sizes), ("max_samples", most)):
+        if kind == "file" and value is not None:
+            raise UserError(f"{name} cannot be used with file:PATH, whose sizes are given")
+    if sizes is not None and not 1 <= sizes[0] <= sizes[1]:
+        raise UserError(f"samples_per_client must be two numbers LO, HI with 1 <= LO <= HI, not {tuple(sizes)}")
+    if sizes is not None and sizes[0] < min_samples:
+        raise UserError(f"samples_per_client may be as low as {sizes[0]}, below min_samples = {min_samples}")
+    if most is not None and most < min_samples:
         raise UserError(f"max_samples = {most} is below min_samples = {min_samples}")
 
 
@@ -221,18 +225,37 @@ def _scarce(partition: Partition, y: Ints, keep: float, keep_last: int | None, s
         return partition
     first = clients - (keep_last or clients)
     kept = [
-        _kept(partition.train[i], y, keep, numpy_stream("partition", seed, "keep", i)) for i in range(first, clients)
+        _chosen(rows, y, max(1, round(keep * len(rows))), numpy_stream("partition", seed, "keep", i))
+        for i, rows in enumerate(partition.train[first:], first)
     ]
-    return Partition((*partition.train[:first], *kept), partition.test)
+    return replace(partition, train=(*partition.train[:first], *kept))
 
 
-def _kept(train: Ints, y: Ints, keep: float, rng: np.random.Generator) -> Ints:
-    """max(1, round(keep n)) of n samples, the first of every class in an order that does not depend on `keep`."""
-    shuffled = rng.permutation(train)
+def _hold_out(partition: Partition, y: Ints, fraction: float, seed: int) -> Partition:
+    """Move training samples to the validation part; rounding leaves rare classes, and one sample, to training."""
+    if not 0 <= fraction < 1:
+        raise UserError(f"validation must be at least 0 and below 1, not {fraction}")
+    if fraction == 0:
+        return partition
+    if "validation" in partition.parts:
+        raise UserError("validation cannot be used with a file:PATH that has a validation part")
+    held = []
+    for i, rows in enumerate(partition.train):
+        number = min(round(fraction * len(rows)), len(rows) - 1)
+        held.append(_chosen(rows, y, number, numpy_stream("partition", seed, "validation", i)))
+    if not any(map(len, held)):
+        raise UserError(f"validation = {fraction} holds out no sample: no client has enough training samples")
+    left = [np.setdiff1d(rows, out, assume_unique=True) for rows, out in zip(partition.train, held, strict=True)]
+    return Partition(tuple(left), partition.test, tuple(held))
+
+
+def _chosen(rows: Ints, y: Ints, number: int, rng: np.random.Generator) -> Ints:
+    """So many samples in class proportions, the first of every class in an order that does not depend on the number."""
+    shuffled = rng.permutation(rows)
     labels, kind = np.unique(y[shuffled], return_inverse=True)
     kind = rng.permutation(len(labels))[kind]  # ties between classes are settled at random
-    numbers = _quota(np.bincount(kind), max(1, round(keep * len(train))))
-    return np.sort(np.concatenate([shuffled[kind == k][:number] for k, number in enumerate(numbers)]))
+    numbers = _quota(np.bincount(kind), number)
+    return np.sort(np.concatenate([shuffled[kind == k][:n] for k, n in enumerate(numbers)]))
 
 
 def _quota(have: Ints, total: int) -> Ints:
@@ -253,10 +276,13 @@ def _read(path: str, samples: int, clients: int | None) -> Partition:
     if not path:
         raise UserError("partition 'file' needs a file: file:PATH")
     arrays = plain_arrays(path)
-    found = len(arrays) // 2
-    names = [f"{part}_{i}" for i in range(found) for part in ("train", "test")]
-    if not found or set(names) != set(arrays):
-        raise UserError(f"{path}: the arrays must be train_0, test_0, train_1, ... without a gap, two for each client")
+    found = sum(name.startswith("train_") for name in arrays)
+    parts = ("train", "test", "validation") if "validation_0" in arrays else ("train", "test")
+    if not found or {f"{part}_{i}" for i in range(found) for part in parts} != set(arrays):
+        raise UserError(
+            f"{path}: the arrays must be train_0, test_0, train_1, ... without a gap, two for each client,"
+            " or three, with validation_0, ..."
+        )
     if clients is not None and clients != found:
         raise UserError(f"{path} has {found} clients, and {clients} are asked for")
     for name, indices in arrays.items():
@@ -264,10 +290,10 @@ def _read(path: str, samples: int, clients: int | None) -> Partition:
             raise UserError(f"{path}: {name} must be integers in one axis, not {indices.dtype} {indices.shape}")
         if indices.size and not 0 <= indices.min() <= indices.max() < samples:
             raise UserError(f"{path}: {name} has an index outside 0..{samples - 1}, the samples of the data set")
-    train, test = (tuple(np.sort(arrays[f"{p}_{i}"]).astype(np.int64) for i in range(found)) for p in ("train", "test"))
-    for i in range(found):
-        if not train[i].size:
+    read = [tuple(np.sort(arrays[f"{part}_{i}"]).astype(np.int64) for i in range(found)) for part in parts]
+    for i, client in enumerate(zip(*read, strict=True)):
+        if not client[0].size:
             raise UserError(f"{path}: client {i} has no training sample")
-        if len(np.unique(np.concatenate([train[i], test[i]]))) < len(train[i]) + len(test[i]):
-            raise UserError(f"{path}: client {i} has a sample twice in train_{i} and test_{i}")
-    return Partition(train, test)
+        if len(np.unique(np.concatenate(client))) < sum(map(len, client)):
+            raise UserError(f"{path}: client {i} has a sample twice in {' and '.join(f'{part}_{i}' for part in parts)}")
+    return Partition(*read)

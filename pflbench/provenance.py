@@ -26,10 +26,11 @@ def about(setup: Setup, workers: int, scale: str | None = None) -> dict[str, Any
         "data": {"title": data.title, "digest": data.digest, "classes": data.classes},
         "partition": {
             "digest": split.digest,
-            "n_train": [len(rows) for rows in split.train],
-            "n_test": [len(rows) for rows in split.test],
-            "train_classes": histogram.sparse(split.train, data.y, data.classes),
-            "test_classes": histogram.sparse(split.test, data.y, data.classes),
+            **{f"n_{part}": [len(rows) for rows in clients] for part, clients in split.parts.items()},
+            **{
+                f"{part}_classes": histogram.sparse(clients, data.y, data.classes)
+                for part, clients in split.parts.items()
+            },
         },
         "code": code_version(Path(sys.modules[cls.__module__].__file__ or "")),
         "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},

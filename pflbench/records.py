@@ -61,7 +61,8 @@ class Records:
 
     def clear(self) -> None:
         """Forget the run's numbers and checkpoints; who tried it when stays known."""
-        for path in [*self.folder.glob("*.json*"), *self.folder.glob("checkpoint-*.pt")]:
+        kinds = ("checkpoint-*.pt", "*.npz", "*.jsonl", "*.json")  # run.json last: a checkpoint must not be without it
+        for path in [path for kind in kinds for path in sorted(self.folder.glob(kind), reverse=True)]:
             if path.name != TRIES:
                 path.unlink()
 
@@ -87,9 +88,12 @@ class Records:
 
         from pflbench import wire
 
-        for file in ("rounds.jsonl", "timing.jsonl"):
-            with (self.folder / file).open("a") as lines:
-                os.fsync(lines.fileno())  # the numbers of these rounds are safe before the checkpoint says so
+        try:
+            for file in ("rounds.jsonl", "timing.jsonl"):
+                with (self.folder / file).open("a") as lines:
+                    os.fsync(lines.fileno())  # the numbers of these rounds are safe before the checkpoint says so
+        except OSError as error:
+            raise unwritable(self.folder, error) from error
         buffer = io.BytesIO()
         server = wire.sent(snapshot["server"])  # a tensor that is a view would be saved with all it is a view of
         torch.save({**snapshot, "server": server, "run": self.run_id}, buffer)

@@ -1,14 +1,16 @@
 """One run: from a configuration to its records; resumes, checkpoints, says how it ended."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 
 from pflbench import data, engine, partition, provenance, representations
 from pflbench.config import Run
-from pflbench.errors import RunFailed
+from pflbench.errors import RunFailed, UserError
 from pflbench.federation import Diverged, Federation, Record
+from pflbench.ledger import FINAL, Lease, LeaseLost, Ledger
 from pflbench.records import Records
 from pflbench.site import Setup
 
@@ -21,7 +23,7 @@ def prepare(run: Run, plugin: str | None = None, data_root: Path | None = None, 
     loaded = data.load(run.dataset, data_root)
     seed = run.seed if run.partition_seed is None else run.partition_seed
     options = ("clients", "test_fraction", "min_samples", "samples_per_client", "overlap", "max_samples")
-    chosen = {name: getattr(run, name) for name in (*options, "keep", "keep_last")}
+    chosen = {name: getattr(run, name) for name in (*options, "keep", "keep_last", "validation")}
     split = partition.make(run.partition, loaded.y, loaded.classes, seed=seed, **chosen)
     setup = Setup(run, plugin or run.algorithm, loaded, split, device)
     setup.algorithm()
@@ -37,6 +39,7 @@ def execute(
     fresh: bool = False,
     renew: bool = False,
     scale: str | None = None,
+    lease: Lease | None = None,
     started: Callable[[int], None] = lambda done: None,
     watch: Watcher = lambda record, timing: None,
 ) -> Records:
@@ -44,34 +47,62 @@ def execute(
 
     `fresh` forgets what is stored; `renew` does if it is unfinished and of another version of the plugin, so that no
     run mixes two. `started` is called with the number of rounds that are there already, unless all are. `scale` names
-    the tier of a sweep, for the record.
+    the tier of a sweep, for the record; `lease` is its right to do the run.
     """
     records = Records(out / setup.run.id, setup.run.id)
     about = provenance.about(setup, workers, scale)
-    finished = records.status.get("status") in ("done", "diverged")
-    if fresh or (renew and not finished and records.outdated(about)):
-        records.clear()
-        (records.folder / representations.FILE).unlink(missing_ok=True)
-    records.open(about)
+    finished = records.status.get("status") in FINAL
     if finished and not fresh:
+        records.open(about)
         return records
-    snapshot = records.restore()
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    machinery = engine.start(setup, min(workers, setup.run.clients))
-    try:
-        federation = Federation(setup, machinery)
-        if snapshot:
-            federation.restore(snapshot)
-        started(federation.round)
-        _play(federation, records, checkpoint_every, watch)
-    finally:
-        machinery.close()
-        torch.set_num_threads(threads)
+    with _claimed(out, setup.run.id, lease) as held, _one_thread():
+        if fresh or (renew and records.outdated(about)):
+            records.clear()
+        records.open(about)
+        snapshot = records.restore()
+        machinery = engine.start(setup, min(workers, setup.run.clients))
+        try:
+            federation = Federation(setup, machinery)
+            if snapshot:
+                federation.restore(snapshot)
+            started(federation.round)
+            _play(federation, records, held, checkpoint_every, watch)
+        finally:
+            machinery.close()
     return records
 
 
-def _play(federation: Federation, records: Records, checkpoint_every: int, watch: Watcher) -> None:
+@contextmanager
+def _claimed(out: Path, run: str, lease: Lease | None) -> Iterator[Lease]:
+    """The lease of a run: that of a sweep, or our own for as long as it takes."""
+    if lease is not None:
+        yield lease
+        return
+    ledger = Ledger(out)
+    ledger.open()
+    own = ledger.claim(run)
+    if own is None:
+        held = ledger.leases().get(run)
+        who = ledger.owner(held) if held else "another process"
+        raise UserError(f"{out / run} is being written by {who}; wait for it, or stop it")
+    try:
+        yield own
+    finally:
+        own.release()
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """One thread of torch: more would change the last bits."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _play(federation: Federation, records: Records, lease: Lease, checkpoint_every: int, watch: Watcher) -> None:
     """All rounds that are left."""
     last = federation.run.rounds
     saved = federation.round
@@ -79,6 +110,7 @@ def _play(federation: Federation, records: Records, checkpoint_every: int, watch
 
     def note(record: Record, timing: Record) -> None:
         nonlocal whole
+        lease.keep()
         representations.save(records.folder, federation.represented, federation.setup.data, federation.partition)
         records.append("timing.jsonl", timing)
         records.append("rounds.jsonl", record)
@@ -101,11 +133,15 @@ def _play(federation: Federation, records: Records, checkpoint_every: int, watch
         records.finish("done", last)
     except Diverged as divergence:
         records.finish("diverged", federation.round, str(divergence))
+    except LeaseLost:
+        raise  # the folder is another's now: not one more word in it
     except RunFailed as failure:
+        lease.keep()
         save()
         records.finish("failed", saved, str(failure), failure.details)
         raise
     except KeyboardInterrupt:
+        lease.keep()
         save()
         records.finish("stopped", saved, "interrupted; the same command resumes")
         raise

@@ -15,6 +15,7 @@ from pflbench import models, registry, representations, wire
 from pflbench.api import Algorithm, Client, Message, Model, State, Task, collect_logs
 from pflbench.config import Run
 from pflbench.data import Data
+from pflbench.division import Ints
 from pflbench.errors import RunFailed, UserError
 from pflbench.partition import Partition
 
@@ -61,6 +62,16 @@ def device_of(name: str) -> torch.device:
     return device
 
 
+def series_of(split: Partition, name: str) -> list[str]:
+    """The series of models that are scored under a name: on the test and, if there is one, on the validation part."""
+    return [name, f"{name}_validation"] if "validation" in split.parts else [name]
+
+
+def counted_on(split: Partition, series: str) -> tuple[Ints, ...]:
+    """The samples of every client that a series is counted on."""
+    return split.validation if series.endswith("_validation") else split.test
+
+
 @dataclass(frozen=True)
 class Job:
     """A piece of work for one client: a client function (`stage`), or the scoring of its personal model."""
@@ -75,7 +86,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a job. Scores are correctly classified test samples, by series."""
+    """What came of a job. Scores are correctly classified samples, by series."""
 
     client: int
     reply: Message = field(default_factory=dict)
@@ -134,7 +145,7 @@ class Site:
                 after = replace(client, state=state)
                 model = self.algorithm.trained(after, message, wire.sent(reply, self.task.device))
                 if model is not None:
-                    scores = {"post": self._correct(model, client.id)}
+                    scores = self._scores("post", model, client.id)
                     z = self._represented("post", model, client.id, job.round + 1)
         return Outcome(client.id, reply, kept, logs, scores, z, done - start, time.perf_counter() - done)
 
@@ -142,13 +153,19 @@ class Site:
         start = time.perf_counter()
         with collect_logs() as logs:
             found = {"pre": self.algorithm.personal(client, message), **self.algorithm.others(client, message)}
-            scores = {series: self._correct(model, client.id) for series, model in found.items()}
+            scores = {}
+            for name, model in found.items():
+                scores.update(self._scores(name, model, client.id))
             z = self._represented("pre", found["pre"], client.id, client.round)
         return Outcome(client.id, logs=logs, scores=scores, represented=z, scoring=time.perf_counter() - start)
 
+    def _scores(self, name: str, model: Model, id: int) -> dict[str, int]:
+        split = self.setup.partition
+        return {series: self._correct(model, counted_on(split, series)[id]) for series in series_of(split, name)}
+
     @torch.no_grad()
-    def _correct(self, model: Model, id: int, size: int = 512) -> int:
-        data, rows = self.setup.data, self.setup.partition.test[id]
+    def _correct(self, model: Model, rows: Ints, size: int = 512) -> int:
+        data = self.setup.data
         x, right = Rows(data.x, rows), torch.zeros((), dtype=torch.int64, device=self.task.device)
         y = torch.from_numpy(np.asarray(data.y[rows])).to(self.task.device)
         for part in torch.arange(len(rows)).split(size):

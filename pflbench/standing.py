@@ -12,7 +12,7 @@ from pflbench.plan import Planned
 
 ENDED = ("done", "diverged", "failed")
 STATES = (*ENDED, "running", "missing")
-TAIL = 1 << 16  # bytes at the end of a file that surely hold its last line, but for runs of thousands of clients
+TAIL = 1 << 18  # bytes at the end of a file that hold what we look for, but for runs of thousands of clients
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def look(ledger: Ledger, planned: Planned, leases: Mapping[str, Path]) -> Standi
         if not ledger.abandoned(path):
             state, owner = "running", ledger.owner(path)
     folder = ledger.folder / planned.id
-    timing, record = _last(folder / "timing.jsonl"), _last(folder / "rounds.jsonl")
+    timing, record = _last(folder / "timing.jsonl"), _last(folder / "rounds.jsonl", b'"accuracy"')
     about = records.read_json(folder / "run.json") if record else {}
     point = about.get("method", {}).get("scored", "")
     known = [value for value in (record.get("accuracy") or {}).get(point, []) if value is not None]
@@ -87,8 +87,8 @@ def _kin(planned: Planned) -> tuple[Any, ...]:
     return ((method, setting), (method,), ())
 
 
-def _last(path: Path) -> dict[str, Any]:
-    """The last whole line of a file of JSON lines; empty if there is none."""
+def _last(path: Path, word: bytes = b"") -> dict[str, Any]:
+    """The last whole line of a file of JSON lines that has this word; empty if there is none near the end."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)
@@ -97,7 +97,7 @@ def _last(path: Path) -> dict[str, Any]:
     except OSError:
         return {}
     for line in reversed(tail.splitlines(keepends=True)):
-        if line.endswith(b"\n"):
+        if line.endswith(b"\n") and word in line:
             try:
                 found: dict[str, Any] = json.loads(line)
                 return found

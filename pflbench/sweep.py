@@ -1,6 +1,7 @@
 """A sweep: every run of a plan that nobody has done, claimed, done somewhere, and put down."""
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -32,13 +33,14 @@ class Sweep:
     waiting: list[str] = field(default_factory=list)  # runs that have not ended and are not at work here
     leases: dict[str, Lease] = field(default_factory=dict)  # of the runs at work here
     elsewhere: dict[str, float] = field(default_factory=dict)  # runs that another sweep holds, and when to look again
-    _beat: float = 0.0
 
     def run(self) -> None:
         """Do all of it. Returns when every run has ended, here or elsewhere."""
         self.ledger = Ledger(self.folder)
         self.ledger.open()
         self.waiting = self._left()
+        over = threading.Event()
+        threading.Thread(target=self._beat, args=(over,), daemon=True).start()
         try:
             while self.waiting or self.leases:
                 if self.launcher.room() > 0 and (task := self._next()):
@@ -49,12 +51,12 @@ class Sweep:
                     self._put_down(run)
                     if obstacle:
                         raise Unwritable(obstacle)
-                self._heartbeat()
                 self.watch(self, None)
         except BaseException:
             self.launcher.stop()
             raise
         finally:
+            over.set()
             self.launcher.close()  # before any lease is given back: nothing is written after that
             for run in list(self.leases):
                 self._put_down(run)
@@ -73,7 +75,6 @@ class Sweep:
     def _next(self) -> Task | None:
         """The first run that is free, taken out of the waiting ones."""
         for run in list(self.waiting):
-            self._heartbeat()
             if self.elsewhere.get(run, 0.0) > time.monotonic():
                 continue
             lease = self.ledger.claim(run)
@@ -107,8 +108,9 @@ class Sweep:
         lease.release()
         self.watch(self, run)
 
-    def _heartbeat(self) -> None:
-        if time.monotonic() - self._beat > HEARTBEAT:
-            self._beat = time.monotonic()
-            for lease in self.leases.values():
-                lease.touch()
+    def _beat(self, over: threading.Event) -> None:
+        """Touch the leases of all runs at work here; in a thread, for the screen may block this process."""
+        while not over.wait(HEARTBEAT):
+            for lease in list(self.leases.values()):
+                with contextlib.suppress(Unwritable):  # then it expires, which is right
+                    lease.touch()

@@ -7,6 +7,7 @@ import os
 import queue
 import signal
 import threading
+import time
 from collections.abc import Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -52,6 +53,7 @@ class Local:
 
     def submit(self, task: Task) -> None:
         """Begin a task on an idle worker, or on a new one."""
+        self.workers = [worker for worker in self.workers if worker.task is not None or worker.process.is_alive()]
         idle = [worker for worker in self.workers if worker.task is None]
         if not idle:
             devices = list(self.devices)
@@ -86,8 +88,9 @@ class Local:
         for worker in self.workers:
             with contextlib.suppress(OSError):
                 worker.pipe.send(STOP)
+        deadline = time.monotonic() + SECONDS_TO_SAVE
         for worker in self.workers:
-            worker.process.join(SECONDS_TO_SAVE)
+            worker.process.join(max(0.0, deadline - time.monotonic()))
 
     def close(self) -> None:
         """End all processes."""

@@ -5,6 +5,7 @@ Ray finds room, starts tasks and repeats those whose worker or node died; a repe
 
 import os
 import socket
+import time
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,7 @@ class OnRay:
     def ended(self, timeout: float) -> dict[str, str | None]:
         """The tasks that have ended; see `Launcher`."""
         if not self.tasks:
+            time.sleep(timeout)
             return {}
         ready, _ = self.ray.wait(list(self.tasks), num_returns=len(self.tasks), timeout=timeout)
         answers: dict[str, str | None] = {}

@@ -3,13 +3,12 @@
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from pflbench import rounds
 from pflbench.config import Run
 from pflbench.errors import RunFailed, UserError
-from pflbench.federation import Record
-from pflbench.ledger import Lease
+from pflbench.ledger import Lease, LeaseLost
 from pflbench.records import Records, Unwritable
 
 
@@ -48,25 +47,19 @@ class Launcher(Protocol):
         """Leave nothing behind."""
 
 
-class LeaseLost(Exception):
-    """Somebody else has taken over the run: this process was believed dead."""
-
-
 def do(task: Task) -> str | None:
     """Do a run, or what is left of it. How it ended is in its `status.json`; the answer says why the whole sweep
     cannot go on, if that is so.
     """
-
-    def held(record: Record, timing: Record) -> None:
-        if not task.lease.held():
-            raise LeaseLost
-
     try:
         setup = rounds.prepare(task.run, task.plugin, task.data_root, task.device)
-        every = task.checkpoint_every
-        rounds.execute(setup, task.folder, checkpoint_every=every, renew=True, scale=task.scale, watch=held)
-    except (LeaseLost, KeyboardInterrupt, RunFailed):
+        how: dict[str, Any] = {"checkpoint_every": task.checkpoint_every, "scale": task.scale, "lease": task.lease}
+        rounds.execute(setup, task.folder, renew=True, **how)
+    except (KeyboardInterrupt, LeaseLost):
         pass  # its records say all there is to say
+    except RunFailed as failure:
+        if Records(task.folder / task.run.id, task.run.id).status.get("status") != "failed":  # before the first round
+            return failed(task, str(failure), failure.details)
     except Unwritable as error:
         return str(error)
     except Exception as error:
@@ -77,6 +70,8 @@ def do(task: Task) -> str | None:
 
 def failed(task: Task, reason: str, details: str = "") -> str | None:
     """Put down that a run failed where the run itself could not."""
+    if not task.lease.held():
+        return None  # the run is another's now
     records = Records(task.folder / task.run.id, task.run.id)
     try:
         records.folder.mkdir(parents=True, exist_ok=True)

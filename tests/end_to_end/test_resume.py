@@ -42,7 +42,7 @@ def lines(out: Path) -> int:
 
 
 def wait_for(out: Path, count: int, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while lines(out) < count and process.poll() is None:
         assert time.monotonic() < deadline
         time.sleep(0.005)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, fields, replace
 
+import numpy as np
 import pytest
 
 from pflbench import config, registry
@@ -60,8 +61,15 @@ def test_runs_that_were_stored_before_a_setting_was_added_keep_their_names(name)
 
 def test_added_settings_name_a_run_where_they_are_not_the_default():
     ids = {run().id, run(max_samples=30).id, run(max_samples=31).id, run(representations=5).id}
-    assert len(ids) == 4
-    assert run(max_samples="none", representations="0").id == run().id
+    assert len(ids | {run(validation=0.1).id, run(validation=0.2).id}) == 6
+    assert run(max_samples="none", representations="0", validation="0").id == run().id
+
+
+@pytest.mark.parametrize("parts", [("train", "test"), ("train", "test", "validation")])
+def test_a_file_says_how_many_clients_there_are(tmp_path, parts):
+    arrays = {f"{part}_{i}": np.array([i]) for part in parts for i in range(3)}
+    np.savez(tmp_path / "split.npz", **arrays)
+    assert run(partition=f"file:{tmp_path / 'split.npz'}").clients == 3
 
 
 def test_id_of_a_file_is_its_content_not_its_path(tmp_path):

@@ -215,6 +215,7 @@ def test_stored_digest():
     """The partition of a seed must not change between versions: results refer to it."""
     assert partition.make("dir:0.1", BALANCED, 10).digest == "1a86ee7b3a9fd255"
     assert partition.make("path:2", BALANCED, 10, keep=0.5).digest == "3f0b7cf960453fbe"
+    assert partition.make("dir:0.1", BALANCED, 10, validation=0.2).digest == "68bc94f162cec660"
 
 
 def test_digest_sees_the_boundaries():
@@ -229,13 +230,20 @@ def test_digest_sees_the_boundaries():
     assert whole == digest(([0, 1], [2]), ([3], [4]))
 
 
+def test_digest_sees_the_validation_part():
+    one, other = (np.array([row], dtype=np.int64) for row in (5, 6))
+    digests = {partition.Partition((one,), (one,), *held).digest for held in ((), ((one,),), ((other,),))}
+    assert len(digests) == 3
+
+
 def test_keep_by_hand():
     y = np.repeat([0, 1, 2], [50, 30, 20])
     train = np.arange(100)
     for keep, counts in {0.1: [5, 3, 2], 0.5: [25, 15, 10], 0.2: [10, 6, 4]}.items():
-        kept = partition._kept(train, y, keep, numpy_stream("test"))
+        kept = partition._chosen(train, y, round(keep * 100), numpy_stream("test"))
         assert np.bincount(y[kept]).tolist() == counts
-    assert len(partition._kept(train, y, 0.001, numpy_stream("test"))) == 1
+    made = partition.make("iid", y, 3, clients=2, keep=0.001)
+    assert [len(rows) for rows in made.train] == [1, 1]
 
 
 def test_quota_has_no_alabama_paradox():
@@ -247,7 +255,7 @@ def test_quota_has_no_alabama_paradox():
     assert all((b >= a).all() and b.sum() == a.sum() + 1 for a, b in pairwise(totals))
     assert totals[14].tolist() == [6, 6, 2]
     y = np.repeat([0, 1, 2], have)
-    ten, eleven = (partition._kept(np.arange(14), y, total / 14, numpy_stream("test")) for total in (10, 11))
+    ten, eleven = (partition._chosen(np.arange(14), y, total, numpy_stream("test")) for total in (10, 11))
     assert (len(ten), len(eleven)) == (10, 11)
     assert set(ten) < set(eleven)
 
@@ -285,6 +293,48 @@ def test_keep_last_changes_the_last_clients_only():
     assert [len(train) for train in everyone.train] == [15] * 5
     assert all(np.array_equal(a, b) for a, b in zip(made.train[:3], whole.train[:3], strict=True))
     assert all(np.array_equal(a, b) for a, b in zip(made.train[3:], everyone.train[3:], strict=True))
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    y=labels,
+    spec=st.sampled_from(["dir:0.5", "iid"]),
+    keep=st.sampled_from([1.0, 0.6]),
+    fractions=st.tuples(st.floats(0.2, 0.99), st.floats(0.2, 0.99)),
+    seed=st.integers(0, 99),
+)
+def test_validation_is_a_nested_proportional_piece_of_what_is_kept_for_training(y, spec, keep, fractions, seed):
+    low, high = sorted(fractions)
+    options = {"clients": 2, "seed": seed, "min_samples": 8, "keep": keep}
+    classes = int(y.max()) + 1
+    whole = partition.make(spec, y, classes, **options)
+    small = partition.make(spec, y, classes, validation=low, **options)
+    large = partition.make(spec, y, classes, validation=high, **options)
+    for i in range(2):
+        assert [len(rows) for rows in whole.validation] == [0, 0]
+        assert set(small.validation[i]) <= set(large.validation[i])
+        for made, fraction in ((small, low), (large, high)):
+            assert np.array_equal(made.test[i], whole.test[i])
+            assert np.array_equal(np.sort(np.concatenate([made.train[i], made.validation[i]])), whole.train[i])
+            assert all(
+                (np.diff(rows) > 0).all() and rows.dtype == np.int64 for rows in (made.train[i], made.validation[i])
+            )
+            n = len(whole.train[i])
+            total = min(round(fraction * n), n - 1)
+            assert len(made.validation[i]) == total
+            exact = np.bincount(y[whole.train[i]], minlength=classes) * total / n
+            assert (np.abs(np.bincount(y[made.validation[i]], minlength=classes) - exact) < 1).all()
+
+
+def test_validation_by_hand(tmp_path):
+    # 50 : 30 : 20 divides evenly; of 20 : 1 the rare class stays for training; of two samples, and of one, one stays
+    y = np.repeat([0, 1, 2, 0, 1, 0, 0], [50, 30, 20, 20, 1, 2, 1])
+    train = np.split(np.arange(124), [100, 121, 123])
+    partition.Partition(tuple(train), (np.zeros(0, dtype=np.int64),) * 4).save(tmp_path / "p.npz")
+    made = partition.make(f"file:{tmp_path / 'p.npz'}", y, 3, clients=None, validation=0.2)
+    assert [np.bincount(y[rows]).tolist() for rows in made.validation] == [[10, 6, 4], [4], [], []]
+    made = partition.make(f"file:{tmp_path / 'p.npz'}", y, 3, clients=None, validation=0.99)
+    assert [len(rows) for rows in made.train] == [1, 1, 1, 1]
 
 
 def test_samples_per_client_shrinks_in_proportion():
@@ -388,6 +438,17 @@ def test_file_round_trip(tmp_path):
     assert scarce.digest == direct.digest
 
 
+def test_file_with_a_validation_part(tmp_path):
+    made = partition.make("dir:0.1", BALANCED, 10, clients=7, validation=0.3)
+    made.save(tmp_path / "p.npz")
+    spec = f"file:{tmp_path / 'p.npz'}"
+    assert partition.make(spec, BALANCED, 10, clients=None).digest == made.digest
+    scarce = partition.make(spec, BALANCED, 10, clients=None, keep=0.1)
+    assert scarce.validation[0].tolist() == made.validation[0].tolist()
+    with pytest.raises(UserError, match="validation cannot be used with a file:PATH that has a validation part"):
+        partition.make(spec, BALANCED, 10, clients=None, validation=0.1)
+
+
 def test_save_says_where_it_cannot_write(tmp_path):
     (tmp_path / "file").write_text("")
     made = partition.make("iid", BALANCED, 10)
@@ -405,6 +466,11 @@ BAD_FILES = {
     "matrix": ({"train_0": [[0, 1]], "test_0": [3]}, "one axis"),
     "repeated": ({"train_0": [5, 5], "test_0": [1]}, "sample twice"),
     "leak": ({"train_0": [5, 6], "test_0": [6]}, "sample twice"),
+    "no validation_1": (
+        {"train_0": [0], "test_0": [1], "validation_0": [2], "train_1": [3], "test_1": [4]},
+        "or three, with validation_0",
+    ),
+    "held out twice": ({"train_0": [5, 6], "test_0": [1], "validation_0": [6]}, "test_0 and validation_0"),
     "no train": ({"train_0": np.zeros(0, dtype=int), "test_0": [6]}, "no training sample"),
     "objects": ({"train_0": np.array([{}], dtype=object), "test_0": [6]}, "plain arrays"),
 }
@@ -467,6 +533,10 @@ BAD_REQUESTS = [
     ("iid", {"keep": 1.1}, "keep must be above 0"),
     ("iid", {"keep_last": 0}, "keep_last must be 1..20"),
     ("iid", {"keep_last": 21, "keep": 0.5}, "keep_last must be 1..20"),
+    ("iid", {"validation": 1.0}, "validation must be at least 0 and below 1, not 1.0"),
+    ("iid", {"validation": -0.1}, "validation must be at least 0"),
+    ("iid", {"validation": float("nan")}, "validation must be at least 0"),
+    ("iid", {"validation": 0.01}, "validation = 0.01 holds out no sample"),
     ("iid", {"overlap": True}, "samples_per_client"),
     ("iid", {"samples_per_client": (30, 20)}, "LO <= HI"),
     ("iid", {"samples_per_client": (5, 20)}, "below min_samples = 10"),

@@ -1,0 +1,88 @@
+"""A plan is kept with its folder and read back as it was; every run is in it once, the first seed first."""
+
+import json
+
+import pytest
+
+from pflbench import config, experiment, plan, records
+from pflbench.errors import UserError
+from pflbench.plan import Plan, Planned
+
+
+def planned(id: str, seed: int, **words: str) -> Planned:
+    return Planned(
+        id, "fedavg", words.get("setting", ""), words.get("variant", ""), {"algorithm": "fedavg", "seed": seed}
+    )
+
+
+def test_a_plan_survives_being_stored(tmp_path):
+    table = {
+        "title": "Umlaut \u00e4",
+        "algorithms": ["fedavg"],
+        "seeds": 2,
+        "settings": [{"partition": ["iid", "path:2"]}],
+    }
+    made = experiment.make("mine", table, "small", "pflbench sweep 'a file.toml'")
+    made.write(tmp_path / "not" / "there")
+    (read,) = plan.read(tmp_path / "not" / "there")
+    assert read == made
+    assert [path.name for path in (tmp_path / "not" / "there" / "plans").iterdir()] == ["mine-small.json"]
+
+
+def test_a_stored_configuration_is_the_run_that_it_was(tmp_path):
+    made = experiment.make("mine", {"algorithms": ["fedcosr"], "samples_per_client": "80-100", "rounds": 3})
+    made.write(tmp_path)
+    (run,) = plan.read(tmp_path)[0].runs
+    assert config.read(run.config).id == run.id == made.runs[0].id
+
+
+def test_a_plan_takes_the_place_of_one_of_its_name_and_stands_beside_others(tmp_path):
+    for name, title in (("b", "old"), ("a", "other"), ("b", "new")):
+        Plan(name, title, "paper", "", (planned("x", 0),)).write(tmp_path)
+    assert [(one.name, one.title) for one in plan.read(tmp_path)] == [("a", "other"), ("b", "new")]
+
+
+def test_every_run_is_there_once_and_the_first_seed_comes_first():
+    runs = [planned("a0", 0), planned("a1", 1), planned("b0", 0), planned("b1", 1), planned("a0", 0)]
+    assert list(Plan("p", "", "paper", "", tuple(runs)).unique()) == ["a0", "b0", "a1", "b1"]
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ({}, "fedavg, seed 3"),
+        ({"setting": "digits iid"}, "fedavg, digits iid, seed 3"),
+        ({"setting": "digits iid", "variant": "lr=0.1"}, "fedavg, digits iid, lr=0.1, seed 3"),
+    ],
+)
+def test_a_run_is_named_by_method_place_and_seed(words, name):
+    assert planned("x", 3, **words).name == name
+
+
+def test_a_folder_without_plans_has_none(tmp_path):
+    assert plan.read(tmp_path) == []
+    assert plan.read(tmp_path / "nowhere") == []
+
+
+@pytest.mark.parametrize("content", [{}, {"runs": 3}, {"name": "x", "runs": []}, {"name": "x", "runs": [{"id": "y"}]}])
+def test_a_plan_of_another_version_is_told_in_one_line(tmp_path, content):
+    (tmp_path / "plans").mkdir()
+    (tmp_path / "plans" / "old.json").write_text(json.dumps(content))
+    with pytest.raises(
+        UserError, match=r"old\.json is not a plan of this version .*; remove it and sweep again"
+    ) as caught:
+        plan.read(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_half_a_plan_is_told_in_one_line(tmp_path):
+    (tmp_path / "plans").mkdir()
+    (tmp_path / "plans" / "half.json").write_text('{"name": "x", "ru')
+    with pytest.raises(UserError, match=r"cannot read .*half\.json"):
+        plan.read(tmp_path)
+
+
+def test_a_folder_that_takes_no_plan_is_told_in_one_line(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(records.Unwritable, match=r"cannot write to .*file: Not a directory; choose another --out"):
+        Plan("p", "", "paper", "", ()).write(tmp_path / "file")
