@@ -112,7 +112,7 @@ class Live(Board):
     def ended(self, sweep: Sweep, run: Standing, seconds: float) -> None:
         what = sweep.ended[run.planned.id]
         if what != "done":
-            self.display.console.print(f"{what}: {run.planned.name}: {result(run)}", markup=False)
+            self.display.console.print(f"{what}: {run.planned.name}: {result(run)}", markup=False, highlight=False)
 
     def show(self, sweep: Sweep, now: float) -> None:
         from rich.text import Text

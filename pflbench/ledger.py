@@ -193,7 +193,7 @@ def _space() -> str:
 
 def _here(owner: Mapping[str, Any] | None) -> bool:
     """Whether a process is one of this machine: then we see for ourselves whether it lives, however busy it is."""
-    return bool(owner) and (owner.get("host"), owner.get("space")) == (me().host, me().space) and bool(me().space)
+    return owner is not None and me().space != "" and (owner["host"], owner["space"]) == (me().host, me().space)
 
 
 def _dead(owner: Mapping[str, Any] | None) -> bool:

@@ -63,11 +63,13 @@ class Sweep:
 
     def _left(self) -> list[str]:
         """The runs that have not ended, in order; a failed one only on request."""
-        left = []
+        left, leases = [], self.ledger.leases()
         for run in self.runs:
             status = self.ledger.status(run).get("status")
             if status in FINAL or (status == "failed" and not self.retry_failed):
                 self.ended[run] = str(status)
+                if run in leases and self.ledger.expired(leases[run]):
+                    leases[run].unlink(missing_ok=True)  # its owner died between the last record and giving it back
             else:
                 left.append(run)
         return left

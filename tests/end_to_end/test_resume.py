@@ -105,7 +105,7 @@ def broken_off(out: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException)
         patch.setattr(Federation, "step", breaking)
         with pytest.raises(type(error)):
             run(out)
-    (folder,) = out.iterdir()
+    (folder,) = out.glob("fedcosr-*")
     return folder
 
 
