@@ -66,13 +66,21 @@ def overridden(table: Mapping[str, Any], given: Mapping[str, Any]) -> Table:
     new = {**table, **given}
     for key in ("settings", "variants"):
         if key in table and key not in given:
-            new[key] = [{k: v for k, v in block.items() if k not in given} for block in _tables(table, key)]
+            new[key] = [_without(block, given) for block in _tables(table, key)]
     new["hparams"] = {**_table(table, "hparams"), **_table(given, "hparams")}
     methods = _table(table, "methods")
     for name, values in _table(given, "methods").items():
         there = _table(methods, name)
         methods = {**methods, name: {**there, **values, "hparams": {**_table(there, "hparams"), **values["hparams"]}}}
     return {**new, "methods": methods}
+
+
+def _without(block: Table, given: Mapping[str, Any]) -> Table:
+    """A block but for the settings and hyperparameters that are given."""
+    kept = {k: v for k, v in block.items() if k == "hparams" or k not in given}
+    if "hparams" in kept:
+        kept["hparams"] = {k: v for k, v in _table(block, "hparams").items() if k not in _table(given, "hparams")}
+    return kept
 
 
 def make(name: str, table: Mapping[str, Any], scale: str = "paper", command: str = "") -> Plan:
@@ -109,12 +117,11 @@ def scales() -> Table:
 def scaled(settings: Mapping[str, Any], tier: Mapping[str, Any]) -> Table:
     """Settings at a scale: at most its rounds and its samples per client, stand-ins for its data."""
     new = config.checked(settings)
+    sized = str(new.get("partition", "")).startswith("file:") or new.get("samples_per_client")
     for name, default in (("rounds", Run.rounds), ("max_samples", None)):
-        if name in tier:
+        if name in tier and not (name == "max_samples" and sized):  # sizes that are given are what they are
             asked = new.get(name, default)
             new[name] = tier[name] if asked is None else min(asked, tier[name])
-    if str(new.get("partition", "")).startswith("file:") or new.get("samples_per_client"):
-        new.pop("max_samples", None)  # sizes that are given are what they are
     dataset = new.get("dataset", Run.dataset)
     return {**new, "dataset": tier.get("stand_in", {}).get(dataset, dataset)}
 

@@ -500,3 +500,14 @@ def test_a_plan_goes_by_settings_then_seeds_then_methods(tmp_path):
     text = "algorithms = ['local', 'fedavg']\nseeds = 2\n[[settings]]\nkeep = [0.5, 1.0]"
     expected = list(itertools.product((0.5, 1.0), (0, 1), ("local", "fedavg")))
     assert shown(plan(tmp_path, text).runs, "keep", "seed", "algorithm") == expected
+
+
+def test_what_is_given_holds_in_blocks_too_and_leaves_their_other_hyperparameters(tmp_path):
+    table = experiment.read("weighting")
+    faster = experiment.make("weighting", experiment.overridden(table, {"hparams": {"lr": "0.01"}, "rounds": 3}))
+    assert len(faster.unique()) == 55
+    assert {(run.config["rounds"], run.config["hparams"]["lr"]) for run in faster.runs} == {(3, 0.01)}
+    fixed = experiment.make("weighting", experiment.overridden(table, {"hparams": {"gamma": "2.0"}}))
+    assert {run.config["hparams"]["gamma"] for run in fixed.runs} == {2.0}
+    fewer = experiment.make("scalability", experiment.overridden(experiment.read("scalability"), {"clients": 10}))
+    assert {run.config["clients"] for run in fewer.runs} == {10}

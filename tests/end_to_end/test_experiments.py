@@ -1,0 +1,260 @@
+"""The experiments that ship: as many runs as the FedCoSR paper has, and every one of them from its file to a report."""
+
+import contextlib
+import csv
+import functools
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pflbench import cli, experiment, plan, registry
+from pflbench.plan import Plan, Planned
+
+ROOT = Path(__file__).resolve().parents[2]
+Call = Callable[..., tuple[int, str, str]]
+
+# Methods x settings x variants x seeds: the places of an experiment, and the runs that differ.
+RUNS = {
+    "main": (22 * 6 * 5, 22 * 6 * 5),  # three data sets, practical and pathological
+    "efficiency": (22 * 6 * 5, 22 * 6 * 5),
+    "scalability": (22 * 6 * 5, 22 * 6 * 5),  # 100 clients twice, beta twice, classes of a client twice
+    "fairness": (5 * 1 * 5, 5 * 1 * 5),
+    "scarcity": (22 * 2 * 5 * 5, 22 * 2 * 5 * 5),  # two partitions, five fractions
+    "sensitivity": ((5 + 4) * 5, (5 + 4 - 1) * 5),  # b and alpha; b = 16 and alpha = 1 is one run
+    "ablation": (6 * 6 * 5, 6 * 6 * 5),  # the whole and five without a part, at the settings of main
+    "weighting": ((5 + 1 + 5) * 5, (5 + 1 + 5) * 5),  # tau fixed, linear, by gamma
+    "representations": (5 * 2, 5 * 2),
+    "distributions": (6 + 6, 6 + 6),  # the partitions of main and scalability
+    "quickstart": (22 * 2, 22 * 2),
+    "digits": (22 * 2 * 3, 22 * 2 * 3),
+}
+SEEDS = {"representations": 1, "distributions": 1, "quickstart": 1, "digits": 3}  # of the others: 5
+
+ALL_METHODS = ["main", "efficiency", "scalability", "scarcity", "quickstart", "digits"]
+TWO_METHODS = [*ALL_METHODS, "distributions", "representations"]  # at the smoke scale
+ONE_SETTING = ["ablation", "fairness", "sensitivity", "weighting"]
+LEFT_OUT = ("keep=0.1", "keep=0.15", "keep=0.2")  # between the least and the most scarce
+CLASSES = {  # of CIFAR-10, EMNIST and CIFAR-100; of the others: 10
+    **{name: {10, 47, 100} for name in ("main", "efficiency", "ablation", "distributions")},
+    "scalability": {10, 100},
+}
+
+
+@functools.cache
+def planned(name: str, scale: str = "paper") -> Plan:
+    return experiment.make(name, experiment.read(name), scale)
+
+
+def places(name: str) -> set[tuple[str, str, int]]:
+    return {tuple(run.config[key] for key in ("dataset", "partition", "clients")) for run in planned(name).runs}
+
+
+def test_every_file_of_the_folder_is_in_the_table_and_has_a_title():
+    files = {path.stem for path in (ROOT / "experiments").glob("*.toml")}
+    assert files == {*RUNS, "scales"}
+    assert set(experiment.names()) == set(RUNS)
+    assert len({experiment.read(name)["title"] for name in RUNS}) == len(RUNS)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_an_experiment_has_the_runs_of_the_paper(name: str):
+    found = planned(name)
+    assert (len(found.runs), len(found.unique())) == RUNS[name]
+    assert {run.config["seed"] for run in found.runs} == set(range(SEEDS.get(name, 5)))
+
+
+@pytest.mark.parametrize("name, table", [("main", "main"), ("scalability", "scalability_heterogeneity")])
+def test_methods_and_settings_are_those_of_the_published_table(name: str, table: str):
+    with (ROOT / "results/paper/accuracy.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["table"] == table]
+    kinds = {"beta": "dir", "classes": "path"}
+    published = set()
+    for row in rows:
+        kind, value = row["heterogeneity"].split("=")
+        published.add((row["dataset"], f"{kinds[kind]}:{value}", int(row["clients"])))
+    assert places(name) == published
+    methods = {registry.load(run.plugin).title for run in planned(name).runs}
+    assert methods == {row["method"] for row in rows} - {"Averaged"}
+
+
+def test_half_of_a_hundred_clients_take_part_and_all_of_twenty():
+    shares = {(run.config["clients"], run.config["participation"]) for run in planned("scalability").runs}
+    assert shares == {(100, 0.5), (20, 1.0)}
+
+
+def test_distributions_are_those_of_main_and_scalability():
+    assert places("distributions") == places("main") | places("scalability")
+
+
+def test_experiments_share_their_runs():
+    main, ablation, weighting = (set(planned(name).unique()) for name in ("main", "ablation", "weighting"))
+    assert main == set(planned("efficiency").unique())
+    assert len(main & ablation) == 6 * 5  # FedCoSR as it is
+    assert len(main & weighting) == 5  # gamma = 0.8
+    assert len(ablation & weighting) == 3 * 5  # the same, and tau = 0 and tau = 1 at one of the six settings
+
+
+def test_the_page_has_the_right_numbers(tmp_path: Path):
+    page = (ROOT / "docs/experiments.md").read_text()
+    table = re.findall(r"^\| `(\w+)` \| .* \| (\d+) \|$", page, re.MULTILINE)
+    assert {name: int(number) for name, number in table} == {name: unique for name, (_, unique) in RUNS.items()}
+    (tmp_path / "example.toml").write_text(page.partition("```toml\n")[2].partition("```")[0])
+    assert len(planned(str(tmp_path / "example.toml")).unique()) == 3 * 5 * 3 * 3
+    assert "= 135 runs" in page
+
+
+def test_the_page_has_the_right_scales():
+    page = (ROOT / "docs/experiments.md").read_text()
+    for name, tier in experiment.scales().items():
+        (line,) = re.findall(rf"^\| `{name}`.*$", page, re.MULTILINE)
+        assert [int(number) for number in re.findall(r"at most (\d+)", line)] == [
+            tier[key] for key in ("rounds", "seeds", "max_samples") if key in tier
+        ]
+
+
+def done(*words: str) -> str:
+    """What a command prints that must succeed."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.raises(SystemExit) as end:
+        cli.main(words)
+    assert (end.value.code, err.getvalue()) == (0, "")
+    return out.getvalue()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All experiments at the smoke scale in one folder, so that what they share is done once: two methods of those
+    with many, and of those of one method its variants at one setting of main.
+    """
+    out = tmp_path_factory.mktemp("sweep")
+    how = ["--scale", "smoke", "--out", str(out), "--jobs", "2", "--quiet"]
+    done("sweep", *TWO_METHODS, *how, "--only", "local,fedcosr", *(f"--exclude={keep}" for keep in LEFT_OUT))
+    one = ["--only", "partition=dir:0.1", "--exclude", "dataset=*classes=47*,*classes=100*"]
+    done("sweep", *ONE_SETTING, *how, *one)
+    return out
+
+
+def stored(folder: Path, name: str) -> list[tuple[Planned, dict[str, Any]]]:
+    """The places of an experiment whose run is in the folder, with their run.json."""
+    (found,) = [one for one in plan.read(folder) if one.name == f"{name}-smoke"]
+    return [
+        (run, json.loads((folder / run.id / "run.json").read_text()))
+        for run in found.runs
+        if (folder / run.id).is_dir()
+    ]
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_an_experiment_runs_at_the_smoke_scale(folder: Path, name: str):
+    found, whole = stored(folder, name), planned(name, "smoke").runs
+    assert {run.setting for run, _ in found} == {run.setting for run in whole if not run.setting.endswith(LEFT_OUT)}
+    assert {run.variant for run, _ in found} == {run.variant for run in whole}
+    methods = {run.config["algorithm"] for run, _ in found}
+    assert len(methods) == (2 if name in ALL_METHODS else 5 if name == "fairness" else 1)
+    assert {about["data"]["classes"] for _, about in found} == CLASSES.get(name, {10})
+    for run, about in found:
+        events = [json.loads(line)["event"] for line in (folder / run.id / "tries.jsonl").read_text().splitlines()]
+        assert events == ["begun", "done"], run.name  # also where several experiments have it
+        assert json.loads((folder / run.id / "status.json").read_text())["status"] == "done"
+        assert (about["scale"], about["config"]["rounds"]) == ("smoke", 1 if name == "distributions" else 2)
+        assert about["data"]["title"] == ("Digits" if name in ("quickstart", "digits") else "Synthetic")
+        assert max(about["partition"]["n_test"]) == 24 // 4
+
+
+def test_scarce_clients_have_their_fraction_of_eighteen_samples(folder: Path):
+    for _, about in stored(folder, "fairness"):
+        assert about["partition"]["n_train"] == [18] * 15 + [2] * 5
+    for run, about in stored(folder, "scarcity"):
+        left = {0.05: 1, 0.25: 4}[run.config["keep"]]  # 0.9 and 4.5, rounded
+        assert about["partition"]["n_train"] == [left] * 20
+        assert about["partition"]["n_test"] == [6] * 20
+
+
+def test_representations_of_all_test_samples_are_stored(folder: Path):
+    found = stored(folder, "representations")
+    assert len(found) == 2
+    for run, about in found:
+        with np.load(folder / run.id / "representations.npz") as arrays:
+            clients = np.bincount(arrays["client"]).tolist()
+        assert clients == about["partition"]["n_test"]  # 6 of each, where up to 50 are asked for
+
+
+def test_all_runs_are_in_the_report(folder: Path):
+    report = json.loads(done("report", str(folder), "--only", "tables", "--json"))
+    assert len(report["rows"]) == len(list(folder.glob("*/run.json")))
+    assert {(row["status"], *row["seeds"]) for row in report["rows"]} == {("done", 0)}
+    assert {f"{name}-smoke" for name in RUNS} <= {Path(path).parent.name for path in report["written"]}
+    assert all(Path(path).stat().st_size for path in report["written"])
+
+
+def test_a_dry_run_knows_what_is_done(folder: Path):
+    told = done("sweep", "fairness", "--scale", "smoke", "--out", str(folder), "--dry-run")
+    assert "5 runs at scale smoke, 5 of them done" in told
+    assert "estimate" not in told
+
+
+def test_a_dry_run_without_the_data_counts_and_says_how_to_get_them(call: Call, tmp_path: Path):
+    words = ["sweep", "fairness", "--dry-run", "--data-root", str(tmp_path / "none")]
+    code, out, err = call(*words)
+    assert (code, err) == (0, "")
+    *_, count, why = out.splitlines()
+    assert count == "25 runs at scale paper, 0 of them done"
+    get = f"pflbench data get cifar10 --data-root {tmp_path}/none"
+    assert why == f"no estimate of the time: data set 'cifar10' is not in {tmp_path}/none; get it with: {get}"
+    listed = json.loads(call(*words, "--json")[1])
+    assert listed["experiments"] == ["fairness"]
+    assert [run["seconds"] for run in listed["runs"]] == [None] * 25
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_with_the_data_estimates(call: Call, tmp_path: Path):
+    words = ["sweep", "quickstart", "--scale", "smoke", "--dry-run", "--only", "local", "--jobs", "1"]
+    code, out, err = call(*words)
+    assert (code, err) == (0, "")
+    *_, count, time = out.splitlines()
+    assert count == "2 runs at scale smoke, 0 of them done"
+    assert re.match(r"about (\d+:)+\d\d with 1 jobs", time)
+    runs = json.loads(call(*words, "--json")[1])["runs"]
+    assert [(run["done"], run["seconds"] > 0) for run in runs] == [(False, True)] * 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_of_ones_own_is_found_by_path_and_includes_what_ships(call: Call, tmp_path: Path):
+    (tmp_path / "mine.toml").write_text('include = "fairness"\nseeds = [3, 7]\nkeep_last = 4\n')
+    code, out, _ = call("sweep", "mine.toml", "--dry-run", "--no-probe", "--json")
+    listed = json.loads(out)
+    assert (code, listed["experiments"]) == (0, ["mine"])
+    configs = [run["config"] for run in listed["runs"]]
+    assert {config["seed"] for config in configs} == {3, 7}
+    assert {(config["dataset"], config["keep"], config["keep_last"]) for config in configs} == {("cifar10", 0.1, 4)}
+    assert len(configs) == 5 * 2
+
+
+def test_the_experiments_of_an_installed_wheel_are_found_by_name(tmp_path: Path):
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=ROOT, capture_output=True, check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+    (tmp_path / "mine.toml").write_text('include = "weighting"\nseeds = 1\n')
+    code = (
+        "from pflbench import cli, experiment\n"
+        "print(experiment.folder())\n"
+        "cli.main(['sweep', 'distributions', 'mine.toml', '--dry-run', '--no-probe'])"
+    )
+    env = {**os.environ, "PYTHONPATH": str(tmp_path / "site"), "PYTHONDONTWRITEBYTECODE": "1"}
+    told = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
+    )
+    assert told.stdout.splitlines()[0] == str(tmp_path / "site/pflbench/experiments")
+    assert "12 runs at scale paper" in told.stdout
+    assert "11 runs at scale paper" in told.stdout
