@@ -1,14 +1,13 @@
 """The command line: thin commands. What they need is imported when they run, so that the help comes up at once."""
 
 import sys
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pflbench import cli_data, cli_run, cli_sweep, console, options
+from pflbench import cli_data, cli_report, cli_run, cli_sweep, console, options
 from pflbench.errors import RunFailed, UserError
 
 app = typer.Typer(
@@ -22,6 +21,7 @@ app.command()(cli_run.run)
 app.command()(cli_sweep.sweep)
 app.command()(cli_sweep.status)
 app.command()(cli_sweep.experiments)
+app.command()(cli_report.report)
 app.add_typer(algorithms_app, name="algorithms")
 app.add_typer(cli_data.app, name="data")
 
@@ -132,25 +132,3 @@ def check(
         print(", ".join(f"{number} {outcome}" for outcome, number in numbers.items() if number))
     if numbers["FAIL"]:
         raise typer.Exit(1)
-
-
-@app.command()
-def report(
-    folder: Annotated[Path, typer.Argument(help="A folder of runs, as results/runs.")],
-    point: options.Point = None,
-    as_json: options.Json = False,
-) -> None:
-    """Table and curves of all runs in a folder."""
-    from pflbench.report import curves, summary
-
-    if point not in (None, "pre", "post"):
-        raise UserError(f"--point {point}: must be pre or post")
-    results = summary.results(folder, point)
-    rows = summary.grouped(results)
-    written = [*summary.write(rows, folder / "report"), *curves.draw(results, folder / "report")]
-    if as_json:
-        console.dump({"rows": rows, "written": [str(path) for path in written]})
-    else:
-        console.table(*summary.columns(rows))
-        print(textwrap.fill(summary.CAPTION, 110))
-        print(f"written: {', '.join(str(path) for path in written)}")

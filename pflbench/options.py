@@ -43,6 +43,9 @@ Keep = Annotated[float | None, _option("Fraction of the training samples that cl
 KeepLast = Annotated[int | None, _option("Only the last N clients keep a fraction. [all]", "N")]
 MinSamples = Annotated[int | None, _option("Samples that every client has at least. [10]", "N")]
 TestFraction = Annotated[float | None, _option("Fraction of a client's samples for testing. [0.25]", "FRACTION")]
+Validation = Annotated[
+    float | None, _option("Fraction of the training samples that is held out for validation. [0.0]", "FRACTION")
+]
 Representations = Annotated[
     int | None, _option("Store the representations of N test samples of every client at the end. [0]", "N")
 ]
@@ -54,6 +57,20 @@ RunsFolder = Annotated[Path, _option("Folder of results. [results/runs]", "FOLDE
 CheckpointEvery = Annotated[int, _option("Rounds between checkpoints. [10]", "N", min=1)]
 Fresh = Annotated[bool, _option("Forget what is stored and start anew.", None, "--fresh")]
 Quiet = Annotated[bool, _option("No progress.", None, "--quiet")]
+ReportFolder = Annotated[Path | None, _option("Where to write. [FOLDER/report]", "FOLDER", "--out")]
+ReportedExperiments = Annotated[
+    list[str] | None, _option("Only this experiment of the folder; may be repeated.", "NAME", "--experiment")
+]
+ChosenRound = Annotated[
+    str,
+    _option("last, last10 (mean), best (on the test samples: optimistic) or validation. [last]", "WHICH", "--round"),
+]
+Std = Annotated[str, _option("Standard deviation over clients or over seeds. [clients]", "OVER")]
+Weighted = Annotated[bool, _option("Weight clients by their test samples.", None, "--weighted")]
+Decimals = Annotated[int, _option("Decimals of percentages in tables. [2]", "N", min=0, max=6)]
+Margin = Annotated[float, _option("Percentage points within which a curve has settled. [1]", "POINTS", min=0)]
+OnlyFiles = Annotated[list[str] | None, _option("Only tables, figures or page; may be repeated.", "KIND", "--only")]
+Watch = Annotated[bool, _option("Write again whenever runs have gone on, until all have ended.", None, "--watch")]
 Point = Annotated[str | None, _option("Score all methods at pre or post. [each at its own point]", "POINT")]
 Json = Annotated[bool, _option("JSON for scripts, and nothing else on stdout.", None, "--json")]
 

@@ -50,20 +50,28 @@ def draw(train: Ints, title: str, path: Path) -> None:
     figure = Figure(figsize=(left + width + right, bottom + height + top), dpi=150)
     whole = figure.get_size_inches()
     axes = figure.add_axes((left / whole[0], bottom / whole[1], width / whole[0], height / whole[1]))
-    largest = max(int(train.max()), 1)
-    diameter = 72 * min((width / clients * height / classes) ** 0.5, 1.3 * CELL) * 0.95  # points, of the largest
-    client, label = np.nonzero(train)
-    sizes = diameter**2 * train[client, label] / largest
-    axes.scatter(client, label, s=sizes, color="#0173b2", alpha=0.85, linewidth=0)
-    _axis(axes.xaxis, clients, width)
-    _axis(axes.yaxis, classes, height)
-    axes.set(xlim=(-0.6, clients - 0.4), ylim=(-0.6, classes - 0.4), xlabel="client", ylabel="class")
+    largest, diameter = circles(axes, train, width, height)
+    axes.set(xlabel="client", ylabel="class")
     axes.set_title(title, fontsize=10, loc="left")
     axes.grid(color="0.92", linewidth=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     _legend(axes, largest, diameter)
     _save(figure, path)
+
+
+def circles(axes: Any, train: Ints, width: float, height: float) -> tuple[int, float]:
+    """Draw them on axes of that many inches; the largest number, and the diameter of its circle in points."""
+    clients, classes = train.shape
+    largest = max(int(train.max()), 1)
+    diameter = 72 * min((width / clients * height / classes) ** 0.5, 1.3 * CELL) * 0.95
+    client, label = np.nonzero(train)
+    sizes = diameter**2 * train[client, label] / largest
+    axes.scatter(client, label, s=sizes, color="#0173b2", alpha=0.85, linewidth=0, clip_on=False)
+    _axis(axes.xaxis, clients, width)
+    _axis(axes.yaxis, classes, height)
+    axes.set(xlim=(-0.6, clients - 0.4), ylim=(-0.6, classes - 0.4))
+    return largest, diameter
 
 
 def _axis(axis: Any, number: int, inches: float) -> None:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Literal
 
 Measure = Literal["accuracy", "std"]
@@ -82,7 +83,7 @@ class Table:
     def baselines(self) -> tuple[Row, ...]:
         return tuple(row for row in self.rows if row.kind == "baseline")
 
-    @property
+    @cached_property
     def seeds(self) -> int:
         """The largest number of seeds behind a method's cell."""
         return max((self.cell(r.title, c.key).seeds for r in self.methods for c in self.columns), default=0)

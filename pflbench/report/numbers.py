@@ -16,11 +16,13 @@ from pflbench import histogram, plan, records
 from pflbench.errors import UserError
 from pflbench.ledger import Ledger
 from pflbench.plan import Plan, Planned
+from pflbench.report.processes import each
 from pflbench.standing import look
 
 Floats = npt.NDArray[np.float64]
 ROUNDS = ("last", "last10", "best", "validation")
 OTHERS = "runs"  # the name of what no plan speaks of
+FEW = 50  # runs that are read sooner than processes start that would help
 
 
 @dataclass(frozen=True)
@@ -83,14 +85,15 @@ class Experiment:
 def collect(folder: Path, choice: Choice) -> list[Experiment]:
     """All experiments of a folder."""
     if not folder.is_dir():
-        raise UserError(f"there is no folder {folder}")
+        raise UserError(f"no runs in {folder}: there is no such folder")
     ledger, plans = Ledger(folder), plan.read(folder)
     leases = ledger.leases()
-    known: dict[str, Numbers] = {}
-    for one in plans:
-        for planned in one.runs:
-            if planned.id not in known:
-                known[planned.id] = read(folder / planned.id, planned, look(ledger, planned, leases).state, choice)
+
+    def one_of(planned: Planned) -> Numbers:
+        return read(folder / planned.id, planned, look(ledger, planned, leases).state, choice)
+
+    wanted = {planned.id: planned for one in plans for planned in one.runs}
+    known = dict(zip(wanted, each(one_of, list(wanted.values()), few=FEW), strict=True))
     found = []
     for one in plans:
         runs = tuple(dataclasses.replace(known[planned.id], planned=planned) for planned in one.runs)
@@ -98,7 +101,7 @@ def collect(folder: Path, choice: Choice) -> list[Experiment]:
     others = [path.parent for path in sorted(folder.glob("*/run.json")) if path.parent.name not in known]
     if (folder / "run.json").exists():
         others.append(folder)
-    strays = tuple(stray(path, choice) for path in others)
+    strays = tuple(each(lambda path: stray(path, choice), others, few=FEW))
     if strays:
         found.append(Experiment(Plan(OTHERS, "Single runs", "", "", tuple(run.planned for run in strays)), strays))
     if not found:

@@ -1,78 +1,65 @@
-"""All runs of a folder as one table: printed, as CSV and as Markdown."""
+"""The runs of a report in few words: a row for every group of seeds, and a run's result in one line."""
 
-import csv
-import io
 import json
-import warnings
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from pflbench import records
-from pflbench.errors import UserError
-from pflbench.report.result import Result
-
-CAPTION = (
-    "Accuracy in %, the mean over clients in the last round, +/- the standard deviation over clients (of several seeds:"
-    " the mean of both), at each method's point: pre is the model that a client has after the server's newest message,"
-    " post the one right after its local training. A run that is not done shows the last round that it reached."
-    " MB: sent and received, for a client and a round. Seconds: of a round, with evaluation."
-)
+from pflbench.report.numbers import Choice, Floats, Numbers, mean
 
 Row = dict[str, Any]
+SHOWN = ("algorithm", "dataset", "partition", "seed", "rounds", "hparams")  # settings with a column, or never told
+ROUND = {
+    "last": "in the last round",
+    "last10": "as the mean of the last ten evaluated rounds",
+    "best": "in the round that is the best on the test samples (chosen by what is measured, so it is too high)",
+    "validation": "in the round that is the best on the validation samples",
+}
 
 
-def results(folder: Path, point: str | None = None) -> list[Result]:
-    """The runs in a folder, whatever became of them; one that cannot be read is warned of."""
-    found = []
-    for path in [folder / "run.json", *sorted(folder.glob("*/run.json"))]:
-        if path.exists():
-            try:
-                result = Result(path.parent, point)
-                result.config, result.point, result.about["data"], result.about["partition"]
-                found.append(result)
-            except (UserError, KeyError, TypeError) as error:
-                warnings.warn(f"left out: {path} is not the description of a run ({error})", stacklevel=2)
-    if not found:
-        raise UserError(f"no runs in {folder}: none of its folders has a run.json")
-    return found
+def caption(choice: Choice) -> str:
+    """What the numbers mean."""
+    where = "each method at its point" if choice.point is None else f"all methods at {choice.point}"
+    weight = ", weighted by test samples" if choice.weighted else ""
+    return (
+        f"Accuracy in %, the mean over clients{weight}, {ROUND[choice.round]}, +/- the standard deviation over clients"
+        f" (of several seeds: the mean of both), {where}: pre is the model that a client has after the server's newest"
+        " message, post the one right after its local training. A run that is not done shows the rounds that it"
+        " reached. MB: sent and received, for a client and a round. Seconds: of a round, with evaluation."
+    )
 
 
-def row(result: Result) -> Row:
-    """A run's numbers of its last round; accuracies as fractions."""
-    lines = records.rounds(result.folder)
-    sent = [
-        sum(sum(parts.values()) for parts in line["bytes"].values()) / len(line["cohort"]) / 1e6
-        for line in lines
-        if line.get("cohort")
-    ]
-    seconds = [line["wall"] for line in records.rounds(result.folder, "timing.jsonl") if "wall" in line]
+def row(run: Numbers, weighted: bool = False) -> Row:
+    """A run's numbers; accuracies as fractions."""
+    config, known = run.planned.config, run.clients[np.isfinite(run.clients)]
+    sizes = run.sizes("test") if weighted and run.clients.size else None
     return {
-        "id": result.about["id"],
-        "folder": str(result.folder),
-        "algorithm": result.config["algorithm"],
-        "method": result.about["method"]["title"],
-        "data": result.about["data"]["title"],
-        "partition": result.config["partition"],
-        "clients": result.config["clients"],
-        "seed": result.config["seed"],
-        "status": status(result),
-        "reason": records.read_json(result.folder / "status.json").get("reason", ""),
-        "round": lines[-1]["round"] if lines else 0,
-        "rounds": result.config["rounds"],
-        "point": result.point,
-        "accuracy": result.accuracy,
-        "std": result.std,
-        "megabytes": _mean(sent),
-        "seconds": _mean(seconds),
+        "id": run.planned.id,
+        "folder": str(run.folder),
+        "algorithm": config["algorithm"],
+        "method": run.method,
+        "data": str(run.about.get("data", {}).get("title", config["dataset"])),
+        "partition": config["partition"],
+        "clients": config["clients"],
+        "seed": config["seed"],
+        "status": status(run),
+        "reason": run.reason,
+        "round": run.loss.size,
+        "rounds": config["rounds"],
+        "point": run.point,
+        "accuracy": float(mean(run.clients, sizes)) if known.size else float("nan"),
+        "std": float(known.std()) if known.size else float("nan"),
+        "megabytes": sum(map(_mean, run.megabytes.values())) if run.loss.size else float("nan"),  # 0 where none is sent
+        "seconds": _mean(run.seconds.get("wall", ())),
     }
 
 
-def status(result: Result) -> str:
-    """done, diverged, failed, stopped, or unfinished: whether it still runs cannot be seen."""
-    return "unfinished" if result.status == "running" else result.status
+def status(run: Numbers) -> str:
+    """done, diverged, failed, running; unfinished where it has begun, else missing."""
+    if run.status in ("done", "diverged", "failed", "running"):
+        return run.status
+    return "unfinished" if run.about else "missing"
 
 
 def line(row: Row) -> str:
@@ -82,26 +69,25 @@ def line(row: Row) -> str:
     return f"{what} ({row['point']}, round {row['round']}); {row['folder']}"
 
 
-def groups(found: Sequence[Result]) -> list[tuple[str, list[Result]]]:
-    """Finished runs that differ in their seed only, and others one by one; with the settings that set them apart."""
-    together: dict[str, list[Result]] = {}
-    for result in found:
-        ended = None if status(result) == "done" else str(result.folder)
-        same = {**result.config, "seed": None, "data": result.about["data"], "ended": ended}
-        together.setdefault(json.dumps(same, sort_keys=True), []).append(result)
-    return [(_apart(members[0], found), members) for members in together.values()]
-
-
-def grouped(found: Sequence[Result]) -> list[Row]:
-    """A row for every group: numbers are means over seeds; by data, partition and accuracy."""
+def grouped(runs: Sequence[Numbers], weighted: bool = False) -> list[Row]:
+    """A row for the finished runs that differ in their seed only, and for every other that has begun; numbers are means
+    over seeds. By data, partition and accuracy.
+    """
+    begun = list({run.planned.id: run for run in runs if run.about}.values())
+    together: dict[str, list[Numbers]] = {}
+    for run in begun:
+        ended = None if run.status == "done" else run.planned.id
+        same = {**run.planned.config, "seed": None, "data": run.about.get("data"), "ended": ended}
+        together.setdefault(json.dumps(same, sort_keys=True), []).append(run)
+    settings = _settings_apart(begun)
     rows = []
-    for settings, members in groups(found):
-        each = [row(member) for member in members]
-        mean = {name: _mean([r[name] for r in each]) for name in ("accuracy", "std", "megabytes", "seconds")}
+    for members in together.values():
+        each = [row(member, weighted) for member in members]
+        means = {name: _mean([r[name] for r in each]) for name in ("accuracy", "std", "megabytes", "seconds")}
         one = {name: each[0][name] for name in ("method", "data", "partition", "point", "rounds", "status")}
         spread = float(np.std([r["accuracy"] for r in each], ddof=1)) if len(each) > 1 else float("nan")
-        ended = {"seeds": sorted(r["seed"] for r in each), "round": each[0]["round"], "reason": each[0]["reason"]}
-        rows.append({**one, "settings": settings, **ended, **mean, "seeds_std": spread})
+        more = {"seeds": sorted(r["seed"] for r in each), "round": each[0]["round"], "reason": each[0]["reason"]}
+        rows.append({**one, "settings": settings[each[0]["id"]], **more, **means, "seeds_std": spread})
     return sorted(rows, key=lambda r: (r["data"], r["partition"], not r["accuracy"] >= 0, -r["accuracy"]))
 
 
@@ -124,45 +110,35 @@ def columns(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
         }
         for r in rows
     ]
-    headers = [name for name in table[0] if any(cells[name] for cells in table)]
+    headers = [name for name in table[0] if any(cells[name] for cells in table)] if table else []
     return headers, [[cells[name] for name in headers] for cells in table]
 
 
-def write(rows: Sequence[Row], folder: Path) -> list[Path]:
-    """Write summary.csv (all digits) and summary.md."""
-    text = io.StringIO()
-    lines = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    lines.writeheader()
-    lines.writerows({**r, "seeds": " ".join(map(str, r["seeds"]))} for r in rows)
-    headers, cells = columns(rows)
-    table = [headers, ["---"] * len(headers), *cells]
-    marked = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in table)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        records.write(folder / "summary.csv", text.getvalue().encode())
-        records.write(folder / "summary.md", f"{marked}\n\n{CAPTION}\n".encode())
-    except OSError as error:
-        raise UserError(f"cannot write to {folder}: {error.strerror}") from error
-    return [folder / "summary.csv", folder / "summary.md"]
+def _settings_apart(runs: Sequence[Numbers]) -> dict[str, str]:
+    """By id, the settings in which a run differs from other runs, and the hyperparameters from others of its method."""
+    by_method: dict[str, list[Mapping[str, Any]]] = {}
+    for run in runs:
+        by_method.setdefault(run.planned.config["algorithm"], []).append(run.planned.config["hparams"])
+    differ = _differing([run.planned.config for run in runs]) - {*SHOWN}
+    hparams = {method: _differing(tables) for method, tables in by_method.items()}
+    apart = {}
+    for run in runs:
+        config = run.planned.config
+        parts = [f"{name}={value}" for name, value in config.items() if name in differ]
+        chosen = hparams[config["algorithm"]]
+        parts += [f"{name}={value}" for name, value in config["hparams"].items() if name in chosen]
+        apart[run.planned.id] = " ".join(parts)
+    return apart
 
 
-def _apart(result: Result, found: Sequence[Result]) -> str:
-    """The settings in which a run differs from other runs, and the hyperparameters from others of its method."""
-    shown = {"algorithm", "dataset", "partition", "seed", "rounds", "hparams"}
-    kin = [other.config["hparams"] for other in found if other.config["algorithm"] == result.config["algorithm"]]
-    parts = [
-        f"{name}={value}"
-        for name, value in result.config.items()
-        if name not in shown and any(other.config.get(name) != value for other in found)
-    ]
-    for name, value in result.config["hparams"].items():
-        if any(other.get(name) != value for other in kin):
-            parts.append(f"{name}={value}")
-    return " ".join(parts)
+def _differing(tables: Sequence[Mapping[str, Any]]) -> set[str]:
+    """The names that do not have one value in all tables."""
+    names = {name for table in tables for name in table}
+    return {name for name in names if len({json.dumps(table.get(name)) for table in tables}) > 1}
 
 
-def _mean(values: Sequence[float]) -> float:
-    return float(np.mean(values)) if values else float("nan")
+def _mean(values: Sequence[float] | Floats) -> float:
+    return float(np.mean(values)) if len(values) else float("nan")
 
 
 def _percent(fraction: float) -> str:

@@ -1,6 +1,5 @@
 """The command line as a user types it."""
 
-import csv
 import dataclasses
 import json
 import re
@@ -235,42 +234,6 @@ def test_a_partition_is_shown_exported_and_used_again(call: Call):
 
 def test_data_that_are_there_are_not_fetched(call: Call):
     assert fine(call, "data", "get", "digits").startswith("Digits is there already: 1797 images of 10 classes")
-
-
-def test_a_report_can_score_all_methods_at_one_point(call: Call):
-    folder = folder_of(fine(call, "run", "fedavg", *SMALL, "--rounds", "2", "--set", "lr=0.3"))
-    accuracy = json.loads((folder / "rounds.jsonl").read_text().splitlines()[-1])["accuracy"]
-    assert accuracy["pre"] != accuracy["post"]
-    for options, point in (((), "pre"), (("--point", "post"), "post"), (("--point", "pre"), "pre")):
-        (row,) = json.loads(fine(call, "report", "results/runs", *options, "--json"))["rows"]
-        assert row["point"] == point
-        assert row["accuracy"] == pytest.approx(np.mean(accuracy[point]))
-    assert call("report", "results/runs", "--point", "best")[0] == 2
-
-
-def test_a_report_leaves_no_run_out(call: Call):
-    for seed in "012":
-        fine(call, "run", "fedper", *SMALL, "--rounds", "3", "--seed", seed, "--quiet")
-    fine(call, "run", "local", *SMALL, "--rounds", "3", "--quiet")
-    assert call("run", "fedper", *SMALL, "--rounds", "3", "--set", "lr=1e38", "--quiet")[0] == 1
-    fine(call, "run", "fedavg", *SMALL, "--rounds", "3", *IID, "--quiet")
-    for path in Path("results/runs").glob("fedavg-*/*"):
-        if path.name != "run.json":
-            path.unlink()  # as a run that was killed at its start
-    out = fine(call, "report", "results/runs")
-    folder = Path("results/runs/report")
-    assert all(str(folder / name) in out for name in ("summary.csv", "summary.md", "curves.png", "curves.pdf"))
-    assert {path.name for path in folder.iterdir()} == {"summary.csv", "summary.md", "curves.png", "curves.pdf"}
-    with (folder / "summary.csv").open() as file:
-        rows = {(row["method"], row["status"]): row for row in csv.DictReader(file)}
-    assert set(rows) == {("FedPer", "done"), ("FedPer", "diverged"), ("Local", "done"), ("FedAvg", "unfinished")}
-    assert rows["FedPer", "done"]["seeds"] == "0 1 2" and rows["FedPer", "diverged"]["settings"] == "lr=1e+38"
-    each = [json.loads(fine(call, "run", "fedper", *SMALL, "--rounds", "3", "--seed", s, "--json")) for s in "012"]
-    for name in ("accuracy", "std", "megabytes"):
-        assert float(rows["FedPer", "done"][name]) == pytest.approx(np.mean([run[name] for run in each]))
-    assert float(rows["FedPer", "done"]["seeds_std"]) == pytest.approx(np.std([r["accuracy"] for r in each], ddof=1))
-    assert "DIVERGED" in out and "UNFINISHED" in out and "last round" in out
-    assert "| FedPer | lr=1e+38 |" in (folder / "summary.md").read_text()
 
 
 def filled_in(path: Path) -> Path:

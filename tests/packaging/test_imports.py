@@ -9,20 +9,29 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# cli -> sweep -> rounds -> federation -> cohort -> engine -> site -> api: a module imports from its right, never from
-# its left. The commands (and `pflbench.run`, in __init__) are on top of all.
-CHAIN = ["sweep", "rounds", "federation", "cohort", "engine", "site"]
-COMMANDS = {"__main__", "__init__", "cli", "cli_run", "cli_data"}
+# cli -> board -> sweep -> launch -> rounds -> federation -> cohort -> engine -> site -> api: a module imports from its
+# right, never from its left. The commands (and `pflbench.run`, in __init__) are on top of all.
+CHAIN = ["board", "sweep", "launch", "rounds", "federation", "cohort", "engine", "site"]
+COMMANDS = {"__main__", "__init__", "cli", "cli_run", "cli_data", "cli_sweep", "cli_report"}
 ABOVE = COMMANDS | {"report", "testing"}
 FORBIDDEN: dict[str, set[str]] = {
     **{name: set() for name in COMMANDS},
-    **{name: ABOVE | set(CHAIN[:place]) for place, name in enumerate(CHAIN)},
-    "provenance": ABOVE | set(CHAIN) - {"site"},  # what a run was: it describes a site's setup
-    "testing": COMMANDS | {"report", "sweep"},
-    "report": ABOVE - {"report"} | set(CHAIN) | {"provenance"},  # reads files, through `records`
+    **{name: ABOVE | {"estimate"} | set(CHAIN[:place]) for place, name in enumerate(CHAIN)},
+    "estimate": ABOVE | {"board", "sweep", "launch"},  # plays a round by itself
+    "provenance": ABOVE | {"estimate"} | set(CHAIN) - {"site"},  # what a run was: it describes a site's setup
+    "testing": COMMANDS | {"report", "board", "sweep", "launch", "estimate"},
+    "report": ABOVE - {"report"} | set(CHAIN) | {"provenance", "estimate"},  # reads files, by the readers below
 }
 # api and the leaves (errors, rng, wire, ops, models, partition, data, vision, config, registry...): none of these.
 FORBIDDEN_TO_LEAVES = set(FORBIDDEN)
+# What a sweep leaves in its folder is read and written by these leaves, which need nothing else of the project: a
+# command that only looks starts at once.
+READERS: dict[str, set[str]] = {
+    "records": {"errors", "jsontext", "wire"},
+    "ledger": {"errors", "records"},
+    "plan": {"errors", "records"},
+    "standing": {"records", "ledger", "plan"},
+}
 
 PLUGIN_MAY_IMPORT = {"pflbench.api", "pflbench.ops"}
 PLUGIN_MAY_USE = (sys.stdlib_module_names - {"importlib", "runpy", "pkgutil"}) | {"torch", "numpy", "scipy"}
@@ -90,7 +99,13 @@ def test_core_imports_point_one_way():
 
 def test_the_table_names_modules_that_exist():
     names = {module for module, _ in core_files().values()}
-    assert set(FORBIDDEN) - {"sweep"} <= names  # a sweep is not there yet, its place is
+    assert set(FORBIDDEN) | set(READERS) <= names
+
+
+@pytest.mark.parametrize("module", READERS)
+def test_readers_of_a_folder_need_each_other_only(module: str):
+    found = imported((ROOT / "pflbench" / f"{module}.py").read_text(encoding="utf-8"), "pflbench")
+    assert {name.split(".")[1] for name in found if name.startswith("pflbench.")} <= READERS[module]
 
 
 @pytest.mark.parametrize(
@@ -136,7 +151,28 @@ def test_a_plugin_that_breaks_the_rule_is_found(line: str, name: str):
         ("wire", "pflbench", "from pflbench.api import Message", False),
         ("config", "pflbench", "from pflbench import cli", True),
         ("sweep", "pflbench", "from pflbench.report import tables", True),
+        ("sweep", "pflbench", "from pflbench.board import Board", True),
+        ("board", "pflbench", "from pflbench.sweep import Sweep", False),
+        ("launch", "pflbench.launch", "from pflbench.sweep import Sweep", True),
+        ("launch", "pflbench.launch", "from ..sweep import Sweep", True),
+        ("launch", "pflbench.launch", "from .task import Task\nfrom pflbench import rounds", False),
+        ("sweep", "pflbench", "from pflbench.launch.task import Task", False),
+        ("rounds", "pflbench", "from pflbench.launch.task import Task", True),
+        ("rounds", "pflbench", "from pflbench import estimate", True),
+        ("estimate", "pflbench", "from pflbench import rounds", False),
+        ("estimate", "pflbench", "from pflbench.sweep import Sweep", True),
+        ("ledger", "pflbench", "from pflbench.sweep import Sweep", True),
+        ("plan", "pflbench", "from pflbench.rounds import execute", True),
+        ("standing", "pflbench", "from pflbench import board", True),
+        ("experiment", "pflbench", "from pflbench.launch.local import Local", True),
+        ("experiment", "pflbench", "from pflbench import cli_sweep", True),
+        ("experiment", "pflbench", "from pflbench import config, plan, registry", False),
+        ("report", "pflbench.report", "from pflbench import ledger, plan, records, standing", False),
+        ("report", "pflbench.report", "from pflbench.sweep import Sweep", True),
+        ("report", "pflbench.report", "from pflbench.launch.task import Task", True),
+        ("report", "pflbench.report", "from pflbench import estimate", True),
         ("cli", "pflbench", "from pflbench import cli_run, report, sweep, testing", False),
+        ("cli_sweep", "pflbench", "from pflbench import board, estimate, experiment, plan, standing, sweep", False),
         ("console", "pflbench", "from pflbench import cli", True),
     ],
 )
@@ -145,7 +181,8 @@ def test_an_import_against_the_direction_is_found(module: str, package: str, lin
 
 
 def test_the_command_line_starts_without_heavy_packages():
-    code = f"import sys, pflbench.cli; print(*[name for name in {HEAVY} if name in sys.modules])"
+    modules = "pflbench.cli, pflbench.ledger, pflbench.plan, pflbench.standing"  # the last three: `pflbench status`
+    code = f"import sys, {modules}; print(*[name for name in {HEAVY} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == []

@@ -1,0 +1,123 @@
+"""A plain table in all its forms: text and numbers under simple headings, no marks."""
+
+import csv
+import io
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pflbench.report import latex
+from pflbench.report.marks_text import _plain as plain
+from pflbench.report.parts import TablePart
+
+Value = str | float | None
+DASH = "\u2013"
+LINES = 55  # of a table on a printed page; a longer one is continued in another
+
+
+@dataclass(frozen=True)
+class Head:
+    """A column: of text, or of numbers that are `shown` so (".2f"). Text may stand among numbers: why there is none.
+
+    `width` is a share of the text's width in print, for text that is broken into lines.
+    """
+
+    title: str
+    shown: str = ""
+    width: float = 0.0
+
+    def text(self, value: Value) -> str:
+        if isinstance(value, str):
+            return value
+        return DASH if value is None or not math.isfinite(value) else format(value, self.shown)
+
+
+def grid(
+    name: str, title: str, caption: str, heads: Sequence[Head], rows: Sequence[Sequence[Value]], label: str
+) -> TablePart:
+    """The table. CSV has all digits and no dashes."""
+    caption = " ".join(caption.split())
+    texts = [tuple(head.text(value) for head, value in zip(heads, row, strict=True)) for row in rows]
+    headers = tuple(head.title for head in heads)
+    printed = _pieces(caption, heads, rows, label)
+    height = 60 + min(len(rows), LINES) * (12 if any(head.width for head in heads) else 5)  # mm
+    return TablePart(
+        name,
+        title,
+        caption,
+        headers,
+        tuple(texts),
+        tuple(tuple(_number(value) for value in row) for row in rows),
+        printed,
+        latex.DOCUMENT % (max(190, height), printed),
+        _csv(headers, rows),
+        _markdown(headers, texts, caption),
+    )
+
+
+def label_of(*words: str) -> str:
+    """What LaTeX may refer to a table by."""
+    return "tab:" + re.sub(r"[^A-Za-z0-9:._-]+", "-", "-".join(words))
+
+
+def without_empty(
+    heads: Sequence[Head], rows: Sequence[Sequence[Value]], names: Sequence[str]
+) -> tuple[list[Head], list[list[Value]]]:
+    """The same without those of the named columns that have no number in any row."""
+    kept = [
+        place
+        for place, head in enumerate(heads)
+        if head.title not in names or any(_number(row[place]) is not None for row in rows)
+    ]
+    return [heads[place] for place in kept], [[row[place] for place in kept] for row in rows]
+
+
+def _number(value: Value) -> float | None:
+    return None if value is None or isinstance(value, str) or not math.isfinite(value) else float(value)
+
+
+def _pieces(caption: str, heads: Sequence[Head], rows: Sequence[Sequence[Value]], label: str) -> str:
+    """One or more floats, since none may be longer than a page."""
+    tables = []
+    for piece, first in enumerate(range(0, max(len(rows), 1), LINES)):
+        said = latex.escape(caption) if piece == 0 else "Continued."
+        named = label if piece == 0 else f"{label}-{piece + 1}"
+        tables.append(latex.TABLE % (said, named, _tabular(heads, rows[first : first + LINES])))
+    return "\n".join(tables)
+
+
+def _tabular(heads: Sequence[Head], rows: Sequence[Sequence[Value]]) -> str:
+    spec = "".join(f"p{{{h.width:g}\\textwidth}}" if h.width else "r" if h.shown else "l" for h in heads)
+    titles = [rf"\textbf{{{latex.escape(head.title)}}}" for head in heads]
+    lines = [f"\\begin{{tabular}}{{{spec}}}", r"\toprule", _line(titles), r"\midrule"]
+    lines += [_line([_printed(head, value) for head, value in zip(heads, row, strict=True)]) for row in rows]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
+
+
+def _line(cells: Sequence[str]) -> str:
+    return " & ".join(cells) + r" \\"
+
+
+def _printed(head: Head, value: Value) -> str:
+    text = latex.escape(head.text(value))
+    if head.width:
+        return rf"{{\raggedright {text}\par}}"
+    return f"$-${text[1:]}" if _number(value) is not None and text.startswith("-") else text
+
+
+def _csv(headers: Sequence[str], rows: Sequence[Sequence[Value]]) -> str:
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(headers)
+    lines.writerows([[value if isinstance(value, str) else _number(value) for value in row] for row in rows])
+    return text.getvalue()
+
+
+def _markdown(headers: Sequence[str], texts: Sequence[Sequence[str]], caption: str) -> str:
+    lines = [
+        [plain(cell) for cell in headers],
+        ["---"] * len(headers),
+        *([plain(cell) for cell in row] for row in texts),
+    ]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + f"\n\n{plain(caption)}\n"

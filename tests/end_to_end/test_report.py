@@ -1,0 +1,237 @@
+"""From records to tables, figures and the page, as a user types it."""
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pflbench import plan
+
+TOY = ["--dataset", "synthetic:classes=4,side=8,samples=160", "--model", "mlp", "--width", "8", "--min-samples", "8"]
+SMALL = [*TOY, "--clients", "4", "--workers", "1", "--quiet"]
+TABLE = {
+    "title": "Three methods",
+    "algorithms": ["local", "fedavg", "fedcosr"],
+    "seeds": 2,
+    "clients": 4,
+    "rounds": 24,
+    "settings": [{"partition": ["dir:0.1", "path:2"]}],
+}
+FAILED, MISSING = 2, 5  # FedCoSR in the first setting: failed, and not begun with the second seed
+
+Call = Callable[..., tuple[int, str, str]]
+MadeUp = Callable[..., Any]
+
+
+def fine(call: Call, *words: str) -> str:
+    code, out, err = call(*words)
+    assert (code, err) == (0, "")
+    return out
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def runs(made_up: MadeUp, call: Call, tmp_path: Path) -> Path:
+    """A folder with a sweep, in the folder where the command is given."""
+    made_up(tmp_path / "runs", "mine", TABLE, {FAILED: "failed", MISSING: "missing"})
+    return Path("runs")
+
+
+def test_a_report_has_every_table_and_figure_in_all_forms_a_page_and_nothing_else(call: Call, runs: Path):
+    before = files(runs)
+    report = json.loads(fine(call, "report", str(runs), "--json"))
+    after = files(runs)
+    assert {name: after[name] for name in before} == before
+    written = {name.removeprefix("report/") for name in set(after) - set(before)}
+    assert sorted(report["written"]) == sorted(str(runs / "report" / name) for name in written)
+    names = {name.removesuffix(".csv") for name in written if name.endswith(".csv")}
+    assert {"mine/accuracy", "methods", "hyperparameters"} <= names
+    pictures = {name.removesuffix(".pdf") for name in written if name.endswith(".pdf")}
+    assert len([name for name in pictures if "curves" in name]) == 2  # a setting each
+    expected = {f"{name}{ending}" for name in names for ending in (".tex", "-page.tex", ".csv", ".md")}
+    assert written == expected | {f"{name}.{form}" for name in pictures for form in ("pdf", "png")} | {"index.html"}
+    page = after["report/index.html"].decode()
+    assert page.count('<img src="data:image/png;base64,') == len(pictures)
+    assert "Three methods" in page and "out of \\u003cluck\\u003e" in page
+
+    again = json.loads(fine(call, "report", str(runs), "--out", "again", "--json"))
+    assert again["rows"] == report["rows"]
+    assert files(Path("again")) == {name: after[f"report/{name}"] for name in written}
+
+
+def test_what_is_printed_says_which_runs_are_not_done_and_what_was_written(call: Call, runs: Path):
+    out = fine(call, "report", str(runs), "--only", "tables")
+    lines = out.splitlines()
+    assert lines[0].split()[:5] == ["method", "data", "partition", "seeds", "accuracy"]
+    assert [line.split()[0] for line in lines if " FAILED" in line] == ["FedCoSR"]
+    assert [line for line in lines if "12 of 24" in line] == [line for line in lines if " FAILED" in line]
+    assert "in the last round" in " ".join(lines)
+    assert "mine: 12 runs, of them 1 failed, 1 missing" in lines
+    assert lines[-2].startswith("written to runs/report/mine: accuracy, ")
+    assert lines[-1] == "written to runs/report: methods, hyperparameters"
+
+
+@pytest.mark.parametrize(
+    "options, mean",
+    [
+        ([], lambda table: table[-1].mean()),
+        (["--round", "last10"], lambda table: table[-10:].mean()),
+        (["--round", "best"], lambda table: table.mean(1).max()),
+        (["--point", "post"], lambda table: np.minimum(table[-1] + 0.02, 1).mean()),
+    ],
+)
+def test_rows_have_the_numbers_of_the_records(call: Call, runs: Path, options: list[str], mean: Callable[[Any], float]):
+    rows = json.loads(fine(call, "report", str(runs), "--only", "tables", "--json", *options))["rows"]
+    (row,) = [row for row in rows if (row["method"], row["partition"]) == ("FedAvg", "path:2")]
+    assert row["seeds"] == [0, 1]
+    (mine,) = plan.read(runs)
+    each = []
+    for run in mine.runs:
+        if (run.config["algorithm"], run.config["partition"]) == ("fedavg", "path:2"):
+            lines = [json.loads(line) for line in (runs / run.id / "rounds.jsonl").read_text().splitlines()]
+            each.append(mean(np.array([line["accuracy"]["pre"] for line in lines])))
+    assert row["accuracy"] == pytest.approx(np.mean(each))
+    assert row["seeds_std"] == pytest.approx(abs(each[0] - each[1]) / np.sqrt(2))
+    assert row["megabytes"] == pytest.approx(0.8 + 4e-6)
+    assert row["seconds"] == pytest.approx(1.25)
+
+
+def test_clients_are_weighted_by_their_test_samples(call: Call, runs: Path):
+    rows = json.loads(fine(call, "report", str(runs), "--only", "tables", "--json", "--weighted"))["rows"]
+    (mine,) = plan.read(runs)
+    each = []
+    for run in mine.runs:
+        if (run.config["algorithm"], run.config["partition"]) == ("fedavg", "dir:0.1"):
+            last = json.loads((runs / run.id / "rounds.jsonl").read_text().splitlines()[-1])["accuracy"]["pre"]
+            sizes = json.loads((runs / run.id / "run.json").read_text())["partition"]["n_test"]
+            each.append(np.average(last, weights=sizes))
+    (row,) = [row for row in rows if (row["method"], row["partition"]) == ("FedAvg", "dir:0.1")]
+    assert row["accuracy"] == pytest.approx(np.mean(each), abs=1e-12)
+
+
+def test_only_one_experiment_and_only_one_kind_of_files(call: Call, made_up: MadeUp, runs: Path):
+    made_up(runs, "other", {**TABLE, "algorithms": ["fedper"], "seeds": 1})
+    fine(call, "report", str(runs), "--experiment", "other", "--only", "tables")
+    written = files(runs / "report")
+    assert {Path(name).parts[0] for name in written if "/" in name} == {"other"}
+    assert {Path(name).suffix for name in written} == {".tex", ".csv", ".md"}
+    assert "| FedPer |" in written["methods.md"].decode() and "| FedCoSR |" not in written["methods.md"].decode()
+
+    report = json.loads(
+        fine(call, "report", str(runs), "--experiment", "other", "--only", "page", "--out", "x", "--json")
+    )
+    assert report["written"] == ["x/index.html"] and list(files(Path("x"))) == ["index.html"]
+    assert {row["method"] for row in report["rows"]} == {"FedPer"}
+    page = (Path("x") / "index.html").read_text()
+    assert "experiment-other" in page and "experiment-mine" not in page
+
+
+def test_a_run_that_two_experiments_share_is_one_row(call: Call, made_up: MadeUp, runs: Path, tmp_path: Path):
+    made_up(tmp_path / "aside", "other", {**TABLE, "algorithms": ["fedavg"]})
+    shutil.copy(tmp_path / "aside/plans/other.json", runs / "plans")
+    rows = json.loads(fine(call, "report", str(runs), "--only", "tables", "--json"))["rows"]
+    assert sorted(row["method"] for row in rows if row["status"] == "done").count("FedAvg") == 2  # a setting each
+
+
+def test_a_sweep_of_which_nothing_is_done_is_reported_too(call: Call, made_up: MadeUp, tmp_path: Path):
+    made_up(tmp_path / "runs", "mine", TABLE, dict.fromkeys(range(12), "missing"))
+    out = fine(call, "report", "runs")
+    assert out.splitlines() == [
+        "mine: 12 runs, of them 12 missing",
+        "written to runs/report: methods, hyperparameters, index.html",
+    ]
+    assert "12 missing" in Path("runs/report/index.html").read_text()
+
+
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        ("--point best", "--point best: must be pre or post"),
+        ("--round 7", "--round 7: must be last or last10 or best or validation"),
+        ("--std runs", "--std runs: must be clients or seeds"),
+        ("--only latex", "--only latex: must be tables or figures or page"),
+        ("--experiment min", "unknown experiment of this folder 'min'; did you mean 'mine'? known: mine"),
+        ("--decimals 9", "--decimals"),
+        ("--margin -1", "--margin"),
+        ("--watch --json", "--watch"),
+        ("--out runs/plans/mine.json", "cannot write to runs/plans/mine.json"),
+    ],
+)
+def test_a_mistake_is_told_in_one_line_and_nothing_is_written(call: Call, runs: Path, options: str, said: str):
+    before = files(Path())
+    code, out, err = call("report", str(runs), "--only", "tables", *options.split())
+    assert (code, out) == (2, "")
+    assert err.startswith("pflbench: error: ") and said in err and err.count("\n") == 1
+    assert files(Path()) == before
+
+
+def test_watching_writes_again_when_records_change_and_ends_with_the_last_run(
+    call: Call, made_up: MadeUp, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    made_up(tmp_path / "aside", "mine", TABLE)
+    (mine,) = plan.read(runs)
+    missing = mine.runs[MISSING].id
+    looks = []
+
+    def sleep(seconds: float) -> None:
+        looks.append(seconds)
+        if len(looks) == 3:
+            shutil.copytree(tmp_path / "aside" / missing, runs / missing)
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    out = fine(call, "report", str(runs), "--only", "tables", "--watch")
+    told = [line for line in out.splitlines() if "have ended" in line]
+    assert [line.partition(" runs")[0] for line in told] == ["11 of 12", "12 of 12"]
+    assert len(looks) == 3
+    assert "mine: 12 runs, of them 1 failed" in out.splitlines()
+
+
+def test_watching_can_be_stopped(call: Call, runs: Path, monkeypatch: pytest.MonkeyPatch):
+    def sleep(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    out = fine(call, "report", str(runs), "--only", "tables", "--watch")
+    assert "stopped; what is written stays" in out and (runs / "report/mine/accuracy.tex").exists()
+
+
+def test_single_runs_can_all_be_scored_at_one_point(call: Call):
+    out = fine(call, "run", "fedavg", *SMALL, "--rounds", "2", "--set", "lr=0.3")
+    folder = Path(out.splitlines()[-1].rpartition("; ")[2])
+    accuracy = json.loads((folder / "rounds.jsonl").read_text().splitlines()[-1])["accuracy"]
+    assert accuracy["pre"] != accuracy["post"]
+    for options, point in (((), "pre"), (("--point", "post"), "post"), (("--point", "pre"), "pre")):
+        (row,) = json.loads(fine(call, "report", "results/runs", "--only", "tables", *options, "--json"))["rows"]
+        assert row["point"] == point
+        assert row["accuracy"] == pytest.approx(np.mean(accuracy[point]))
+
+
+def test_no_single_run_is_left_out(call: Call):
+    for seed in "012":
+        fine(call, "run", "fedper", *SMALL, "--rounds", "3", "--seed", seed)
+    fine(call, "run", "local", *SMALL, "--rounds", "3")
+    assert call("run", "fedper", *SMALL, "--rounds", "3", "--set", "lr=1e38")[0] == 1
+    fine(call, "run", "fedavg", *SMALL, "--rounds", "3", "--partition", "iid")
+    for path in Path("results/runs").glob("fedavg-*/*"):
+        if path.name != "run.json":
+            path.unlink()  # as a run that was killed at its start
+    report = json.loads(fine(call, "report", "results/runs", "--only", "tables", "--json"))
+    rows = {(row["method"], row["status"]): row for row in report["rows"]}
+    assert set(rows) == {("FedPer", "done"), ("FedPer", "diverged"), ("Local", "done"), ("FedAvg", "unfinished")}
+    assert rows["FedPer", "done"]["seeds"] == [0, 1, 2] and rows["FedPer", "diverged"]["settings"] == "lr=1e+38"
+    each = [json.loads(fine(call, "run", "fedper", *SMALL, "--rounds", "3", "--seed", s, "--json")) for s in "012"]
+    for name in ("accuracy", "std", "megabytes"):
+        assert rows["FedPer", "done"][name] == pytest.approx(np.mean([run[name] for run in each]))
+    assert rows["FedPer", "done"]["seeds_std"] == pytest.approx(np.std([run["accuracy"] for run in each], ddof=1))
+    assert rows["Local", "done"]["megabytes"] == 0
+    assert rows["FedAvg", "unfinished"]["accuracy"] is None
+    out = fine(call, "report", "results/runs", "--only", "tables")
+    assert "DIVERGED" in out and "UNFINISHED" in out

@@ -1,0 +1,544 @@
+"""Figures of made-up runs: which are drawn, what is in them, and how they look. Nothing is trained."""
+
+import ast
+import itertools
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.text import Text
+
+from pflbench.plan import Plan, Planned
+from pflbench.report import (
+    circles,
+    embedding,
+    figures,
+    learning,
+    pareto,
+    per_client,
+    scarcity,
+    style,
+    variation,
+    weighting,
+)
+from pflbench.report.layout import TITLES
+from pflbench.report.numbers import OTHERS, Choice, Experiment, Numbers
+from pflbench.report.overview import overview
+
+NAMES = {"".join(c for c in title.lower() if c.isalnum()): title for title in TITLES}
+SETTINGS = {
+    **{"dataset": "digits", "partition": "dir:0.1", "clients": 4, "rounds": 8, "participation": 1.0, "eval_every": 1},
+    **{"partition_seed": None, "keep": 1.0, "keep_last": None, "max_samples": None, "representations": 0},
+}
+FEDCOSR = {"alpha": 1.0, "batch_size": 16, "tau": "exp", "tau_value": 0.0, "gamma": 0.8}
+
+
+def made(algorithm: str = "fedavg", accuracy: float = 0.5, seed: int = 0, **options: Any) -> Numbers:
+    """A run whose clients score accuracy -0.1, +0.1, -0.1, +0.1, by a straight curve from zero."""
+    status, variant, words, hparams, folder, series, cost = (
+        options.pop(name, default)
+        for name, default in {
+            **{"status": "done", "variant": "", "words": "", "hparams": {}, "folder": Path("none")},
+            **{"series": None, "cost": (1.0, 2.0)},
+        }.items()
+    )
+    config = {**SETTINGS, "algorithm": algorithm, "seed": seed, "hparams": hparams, **options}
+    setting = words or f"{config['dataset']} {config['partition']}"
+    planned = Planned(f"{algorithm}-{setting}-{variant}-{seed}", algorithm, setting, variant, config)
+    if status == "missing":
+        return Numbers(planned, folder, status)
+    clients, rounds = config["clients"], config["rounds"]
+    counts = [{"0": 10 * (client + 1), "1": 20} for client in range(clients)]
+    about = {
+        "scale": None,
+        "method": {"title": NAMES.get(algorithm, algorithm), "scored": "post"},
+        "data": {"title": "Digits", "classes": 3},
+        "partition": {
+            **{"digest": "d", "n_train": [sum(row.values()) for row in counts], "n_test": [10] * clients},
+            **{"train_classes": counts, "test_classes": counts},
+        },
+    }
+    curve = np.linspace(0.0, accuracy, rounds + 1) if series is None else np.array([0.0, *series])
+    return Numbers(
+        planned,
+        folder,
+        status,
+        "because" if status in ("failed", "diverged") else "",
+        about,
+        "post",
+        np.arange(rounds + 1.0),
+        {"post": curve},
+        accuracy + np.resize([-0.1, 0.1], clients),
+        float(rounds),
+        np.linspace(2.0, 1.0, rounds),
+        {"down theta": np.full(rounds, cost[0] / 2), "up theta": np.full(rounds, cost[0] / 2)} if cost[0] else {},
+        {"client": np.full(rounds, cost[1]), "server": np.zeros(rounds), "evaluation": np.full(rounds, 9.0)},
+    )
+
+
+def experiment(*runs: Numbers, name: str = "test", scale: str = "small") -> Experiment:
+    return Experiment(Plan(name, "A test", scale, "", tuple(run.planned for run in runs)), runs)
+
+
+def drawn(kind: Any, *runs: Numbers, **options: Any) -> tuple[dict[str, Any], list[str]]:
+    """Figures of one kind by name, and notes."""
+    found = list(kind(overview(experiment(*runs, **options), Choice())))
+    return {part.name: part for part in found if not isinstance(part, str)}, [n for n in found if isinstance(n, str)]
+
+
+def one(kind: Any, *runs: Numbers, **options: Any) -> Any:
+    """The only figure of a kind."""
+    parts, notes = drawn(kind, *runs, **options)
+    assert len(parts) == 1, (list(parts), notes)
+    return next(iter(parts.values()))
+
+
+def lines(axes: Any, label: str) -> list[Any]:
+    return [line for line in axes.get_lines() if line.get_label() == label]
+
+
+def marked(axes: Any, gid: str) -> list[Any]:
+    return [artist for artist in axes.get_children() if artist.get_gid() == gid]
+
+
+def legend(part: Any) -> list[str]:
+    return [text.get_text() for text in part.figure.legends[0].get_texts()]
+
+
+# Looks
+
+
+def test_every_method_has_a_line_and_a_marker_of_its_own():
+    looks = [style.look(title) for title in TITLES]
+    assert len(TITLES) == 22
+    assert len({(look.colour, str(look.dash)) for look in looks}) == 22
+    assert len({(look.colour, look.marker) for look in looks}) == 22
+    assert [style.look(name) for name in NAMES] == [style.look(title) for title in NAMES.values()]
+
+
+@pytest.mark.parametrize(
+    "together",
+    [
+        ["FedAvg", "Ditto", "FedPer", "FedProto", "FedCoSR"],  # fairness
+        ["FedAvg", "LG-FedAvg", "FedGH", "FedProto", "FedCoSR"],  # representations
+    ],
+)
+def test_methods_of_a_small_figure_differ_in_colour(together: list[str]):
+    assert len({style.look(title).colour for title in together}) == len(together)
+
+
+def test_an_unknown_method_looks_the_same_everywhere_and_unlike_the_known():
+    look = style.look("My-Method")
+    assert look == style.look("my_method") != style.look("another")
+    assert all(look.dash != style.look(title).dash and look.marker != style.look(title).marker for title in TITLES)
+
+
+# Machado, Oliveira and Fernandes (2009), severity 1, for linear RGB: protanopia, deuteranopia, tritanopia.
+BLINDNESS = [
+    np.eye(3),
+    [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+    [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+]
+XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+
+
+def lab(colour: str, blindness: Any) -> Any:
+    """CIE L*a*b* of a colour as it is seen."""
+    rgb = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    x, y, z = np.cbrt(XYZ @ np.clip(blindness @ linear, 0, 1) / [0.9505, 1.0, 1.089])
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+@pytest.mark.parametrize("blindness", BLINDNESS)
+def test_colours_can_be_told_apart_by_the_colour_blind(blindness: Any):
+    """Okabe and Ito's own eight are at least 16 apart in this measure; seaborn's ten for the colour-blind 6."""
+    seen = [lab(colour, np.array(blindness)) for colour in (*style.PALETTE, style.PROPOSED)]
+    assert min(float(np.linalg.norm(a - b)) for a, b in itertools.combinations(seen, 2)) > 15
+
+
+def test_values_of_a_hyperparameter_are_shades_and_named_variants_colours():
+    looks = style.variant_looks(["alpha=0.5", "alpha=1.0", "alpha=2.0", "w/o CE", "w/o Sep"])
+    assert looks["alpha=1.0"].colour in style.FAMILIES
+    assert style.shades("#406080", 3) == ["#A0B0C0", "#406080", "#1A2633"]  # half way to white; 0.4 of it
+    assert looks["w/o CE"].colour != looks["w/o Sep"].colour
+    assert len({look.colour for look in looks.values()}) == 5
+
+
+# Learning curves
+
+
+def test_moving_average_by_hand():
+    rounds = np.arange(1.0, 7)
+    values = np.array([0.0, 6, 0, 6, 0, 6])
+    assert learning.smoothed(rounds, values, 1).tolist() == [0, 2, 4, 2, 4, 3]
+    assert learning.smoothed(rounds, values, 0).tolist() == values.tolist()
+    # Side 2 is cut to 1 in the second round: (0 + 6 + 0) / 3; then 12 / 5, 18 / 5, (0 + 6 + 0 + 6) / 4, 12 / 3.
+    assert learning.smoothed(rounds, values, 2) == pytest.approx([0, 2, 2.4, 3.6, 3, 4])
+
+
+def test_moving_average_counts_rounds_not_evaluations_and_leaves_out_unknown_ones():
+    rounds = np.array([2.0, 4, 6, 8])
+    assert learning.smoothed(rounds, np.array([1.0, 2, 6, 4]), 2).tolist() == [1, 3, 4, 5]
+    found = learning.smoothed(rounds, np.array([np.nan, 2, np.nan, 4]), 2)
+    assert np.isnan(found[0]) and found[1:].tolist() == [2, 3, 4]
+
+
+@pytest.mark.parametrize("rounds, side", [(1000, 25), (200, 25), (50, 6), (8, 1), (2, 0)])
+def test_length_of_the_moving_average(rounds: int, side: int):
+    assert learning.reach(rounds) == side
+
+
+def test_curves_are_smoothed_means_over_seeds_with_their_range():
+    runs = [made(series=[0.1, 0.4, 0.1, 0.4, 0.1, 0.4, 0.1, 0.4]), made(series=[0.3] * 8, seed=1, accuracy=0.7)]
+    part = one(learning.draw, *runs)
+    accuracy, loss = part.figure.axes
+    smooth = [10, 20, 30, 20, 30, 20, 30, 25]
+    (line,) = lines(accuracy, "FedAvg")
+    assert line.get_xdata().tolist() == list(range(1, 9))
+    assert line.get_ydata() == pytest.approx([(y + 30) / 2 for y in smooth])
+    band = accuracy.collections[0].get_paths()[0].vertices
+    for round, y in enumerate(smooth, 1):
+        assert sorted(set(band[band[:, 0] == round][:, 1].round(6))) == sorted({float(y), 30.0})
+    assert lines(loss, "FedAvg")[0].get_ydata()[0] == 2.0
+    assert legend(part) == ["FedAvg  60.0"]
+    assert "moving average of 2 rounds (1 to either side" in part.caption
+    assert "Digits, Dirichlet 0.1" in part.caption and "2 seeds, scale small." in part.caption
+
+
+def test_of_many_methods_the_best_stand_out_and_all_are_in_the_legend():
+    names = list(NAMES)[:10]
+    part = one(learning.draw, *(made(name, accuracy=0.2 + place / 20) for place, name in enumerate(names)))
+    widths = {line.get_label(): line.get_linewidth() for line in part.figure.axes[0].get_lines()}
+    best = [NAMES[name] for name in names[:-6:-1]]
+    assert {label for label, width in widths.items() if width > 1} == set(best)
+    assert [text.split("  ")[0] for text in legend(part)] == [NAMES[name] for name in reversed(names)]
+
+
+def test_a_run_that_is_not_done_ends_in_a_cross_and_does_not_count():
+    part = one(learning.draw, made("fedavg", 0.5), made("moon", 0.9, status="diverged"))
+    assert legend(part) == ["FedAvg  50.0", "MOON  diverged"]
+    crosses = [line for line in part.figure.axes[0].get_lines() if line.get_marker() == "x"]
+    assert [(line.get_color(), line.get_xdata()[0]) for line in crosses] == [(style.look("MOON").colour, 8.0)]
+    assert "Not counted: MOON (1 diverged of 1)." in part.caption
+
+
+def test_seeds_that_are_not_done_are_no_part_of_a_mean():
+    runs = [made(accuracy=0.5), made(accuracy=0.9, seed=1, status="running"), made(seed=2, status="missing")]
+    part = one(learning.draw, *runs)
+    assert legend(part) == ["FedAvg  50.0"]
+    assert lines(part.figure.axes[0], "FedAvg")[0].get_ydata()[0] == pytest.approx(50 / 8)
+    assert "1 seed, scale small. Not counted: FedAvg (1 running, 1 missing of 3)." in part.caption
+
+
+def test_a_loss_that_no_method_records_is_told():
+    part = one(learning.draw, replace(made(), loss=np.full(8, np.nan)))
+    assert "No loss is recorded of FedAvg." in part.caption
+    assert part.figure.axes[1].get_lines() == []
+
+
+def test_single_runs_that_differ_in_a_hyperparameter_are_two_lines():
+    runs = [made(hparams={"lr": lr}, accuracy=lr) for lr in (0.1, 0.2)]
+    part = one(learning.draw, *(replace(r, folder=Path(str(i))) for i, r in enumerate(runs)), name=OTHERS, scale="")
+    assert legend(part) == ["lr=0.2  20.0", "lr=0.1  10.0"]
+
+
+# Cost
+
+
+def test_pareto_front_by_hand():
+    """(1, 50) and (2, 70) are unbeaten; (2, 60) costs the same and is worse, (3, 70) costs more; equals both stay."""
+    costs, accuracies = [1, 2, 2, 3, 9, 9, np.nan], [50, 70, 60, 70, 80, 80, 99]
+    assert pareto.front(costs, accuracies).tolist() == [True, True, False, False, True, True, False]
+
+
+def test_accuracy_against_total_cost_with_the_front_named():
+    runs = [
+        made("local", 0.3, cost=(0.0, 1.0)),
+        made("fedavg", 0.5, cost=(4.0, 1.5)),
+        made("fedproto", 0.6, cost=(0.01, 3.0)),
+        made("fedcosr", 0.8, cost=(4.0, 2.0)),
+    ]
+    part = one(pareto.draw, *runs)
+    megabytes, seconds = part.figure.axes
+    assert [float(lines(megabytes, label)[0].get_xdata()[0]) for label in ("Local", "FedProto")] == [0.0, 0.08]
+    assert [float(lines(seconds, label)[0].get_xdata()[0]) for label in ("Local", "FedCoSR")] == [8.0, 16.0]
+    assert {text.get_text() for text in marked(megabytes, "name")} == {"Local", "FedProto", "FedCoSR"}
+    assert {text.get_text() for text in marked(seconds, "name")} == {"Local", "FedAvg", "FedCoSR"}
+    (front,) = marked(seconds, "front")
+    assert front.get_xdata() == pytest.approx([8, 12, 12, 16, 16])
+    assert front.get_ydata() == pytest.approx([30, 30, 50, 50, 80])
+    (ring,) = marked(seconds, "ring")
+    assert sorted(ring.get_xdata()) == [8, 12, 16]
+
+
+def test_names_on_the_front_do_not_hide_each_other():
+    """Six methods that cost and score almost the same, and one that costs and scores much more."""
+    seconds, scores = [1, 1.01, 1.02, 1.03, 1.04, 1.05, 9], [0.3, 0.301, 0.302, 0.303, 0.304, 0.305, 0.9]
+    methods = zip(NAMES, seconds, scores, strict=False)
+    part = one(pareto.draw, *(made(name, score, cost=(1.0, second)) for name, second, score in methods))
+    part.figure.draw_without_rendering()
+    names = marked(part.figure.axes[1], "name")
+    boxes = [Text.get_window_extent(text) for text in names]  # that of an Annotation has its line in it
+    assert len(boxes) == 7
+    assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
+
+
+def test_one_method_has_no_figure_of_cost():
+    assert drawn(pareto.draw, made(), made(seed=1)) == ({}, [])
+
+
+# Clients and data
+
+
+def test_scarce_clients_are_red_and_points_are_means_over_seeds():
+    runs = [made(accuracy=a, seed=seed, keep=0.1, keep_last=1) for seed, a in enumerate((0.5, 0.7))]
+    part = one(per_client.draw, *runs)
+    (axes,) = part.figure.axes
+    assert [label.get_color() for label in axes.get_xticklabels()] == ["black"] * 3 + [style.SCARCE]
+    assert lines(axes, "FedAvg")[0].get_ydata() == pytest.approx([50, 70, 50, 70])
+    assert legend(part) == ["FedAvg  60.0 $\\pm$ 10.0; 70.0"]
+    assert "Clients in red have 10 % of their training data" in part.caption
+
+
+@pytest.mark.parametrize("scarce", [{}, {"keep": 0.1}])
+def test_accuracies_by_client_need_scarce_clients_among_others(scarce: dict[str, Any]):
+    assert drawn(per_client.draw, made(**scarce)) == ({}, [])
+
+
+def test_accuracy_against_local_data_has_a_panel_for_every_partition():
+    runs = [
+        made(name, accuracy=base + keep, keep=keep, partition=partition, words=f"digits {partition} keep={keep}")
+        for partition in ("dir:0.1", "path:2")
+        for keep in (0.05, 0.25)
+        for name, base in (("fedavg", 0.3), ("fedcosr", 0.5))
+    ]
+    part = one(scarcity.draw, *runs)
+    assert [axes.get_title(loc="left") for axes in part.figure.axes] == [
+        "Digits, Dirichlet 0.1, N=4",
+        "Digits, 2 classes a client, N=4",
+    ]
+    (line,) = lines(part.figure.axes[0], "FedCoSR")
+    assert (list(line.get_xdata()), line.get_ydata()) == ([5, 25], pytest.approx([55, 75]))
+    assert [text.get_text() for text in part.figure.axes[0].get_xticklabels()] == ["5\n(45)", "25\n(45)"]
+    assert legend(part) == ["FedCoSR", "FedAvg"]
+
+
+def test_one_share_of_the_data_is_no_curve():
+    assert drawn(scarcity.draw, made(keep=0.1), made("moon", keep=0.1)) == ({}, [])
+
+
+def test_circles_have_areas_by_samples():
+    part = one(circles.draw, made(seed=1), made(seed=2))
+    (axes,) = part.figure.axes
+    (scatter,) = axes.collections
+    places = scatter.get_offsets().astype(int).tolist()
+    sizes = dict(zip(map(tuple, places), scatter.get_sizes(), strict=True))
+    assert set(sizes) == {(client, label) for client in range(4) for label in range(2)}  # nobody has class 2
+    assert sizes[3, 0] / sizes[0, 0] == pytest.approx(4)  # 40 and 10 samples
+    assert sizes[0, 1] / sizes[0, 0] == pytest.approx(2)
+    assert "largest: 40" in axes.get_title(loc="left")
+    assert "seed 1," in part.caption
+
+
+def test_many_clients_have_the_whole_width():
+    crowd = made(clients=50, words="digits dir:0.1 clients=50")
+    parts, _ = drawn(circles.draw, made(), crowd)
+    assert list(parts) == ["distributions", "distributions-large"]
+    assert parts["distributions-large"].figure.get_size_inches()[0] == style.PAGE
+
+
+# Variants
+
+
+def varied(**values: Any) -> Numbers:
+    seed, accuracy = values.pop("seed", 0), values.pop("accuracy", 0.5)
+    words = " ".join(f"{name}={value}" for name, value in values.items())
+    return made("fedcosr", accuracy, seed, variant=words, hparams={**FEDCOSR, **values})
+
+
+def test_values_of_hyperparameters_have_a_panel_each():
+    runs = [varied(batch_size=b, accuracy=b / 100) for b in (16, 4, 64)]
+    runs += [varied(alpha=a, accuracy=0.4 + a / 10 + seed / 10, seed=seed) for a in (0.5, 1.0) for seed in (0, 1)]
+    part = one(variation.draw, *runs)
+    batch, alpha = part.figure.axes
+    assert [text.get_text() for text in batch.get_xticklabels()] == ["4", "16", "64"]
+    assert batch.get_lines()[0].get_ydata() == pytest.approx([4, 16, 64])
+    assert alpha.get_xlabel() == "loss factor $\\alpha$"
+    assert alpha.get_lines()[0].get_ydata() == pytest.approx([50, 55])
+    bars = alpha.collections[0].get_segments()
+    assert [segment[:, 1].tolist() for segment in bars] == [pytest.approx([40, 60]), pytest.approx([45, 65])]
+    assert [dots.get_ydata().tolist() for dots in marked(alpha, "seeds")] == [
+        pytest.approx([45, 55]),
+        pytest.approx([50, 60]),
+    ]
+
+
+def test_named_variants_are_beside_each_other_in_every_setting():
+    runs = [
+        made("fedcosr", accuracy, variant=variant, partition=partition, hparams={**FEDCOSR, "alpha": alpha})
+        for partition, shift in (("dir:0.1", 0.0), ("path:2", 0.2))
+        for variant, alpha, accuracy in (("FedCoSR", 1.0, 0.6 + shift), ("w/o CRL", 0.0, 0.4 + shift))
+    ]
+    part = one(variation.draw, *runs)
+    (axes,) = part.figure.axes
+    assert legend(part) == ["FedCoSR", "w/o CRL"]
+    whole, without = (container.lines[0] for container in axes.containers)
+    assert whole.get_ydata() == pytest.approx([60, 80])
+    assert without.get_ydata() == pytest.approx([40, 60])
+    assert (whole.get_xdata() < without.get_xdata()).all()
+    assert whole.get_color() == style.PROPOSED != without.get_color()
+
+
+def test_tau_by_hand():
+    loss = np.array([0.0, 0.5, 2.0])
+    assert weighting.tau({**FEDCOSR, "gamma": 2.0}, loss) == pytest.approx([1, np.exp(-1), np.exp(-4)])
+    assert weighting.tau({**FEDCOSR, "tau": "linear"}, loss).tolist() == [1, 0.5, 0]
+    assert weighting.tau({**FEDCOSR, "tau": "fixed", "tau_value": 0.25}, loss).tolist() == [0.25] * 3
+
+
+def test_tau_is_drawn_beside_the_accuracy_that_it_leads_to():
+    runs = [varied(tau="fixed", tau_value=0.25, accuracy=0.3), varied(tau="linear", accuracy=0.4)]
+    runs.append(varied(gamma=0.8, accuracy=0.6))
+    part = one(weighting.draw, *runs)
+    curves, results = part.figure.axes
+    labels = ["fixed 0.25", "linear", "$\\gamma = 0.8$"]
+    assert [text.get_text() for text in results.get_yticklabels()] == labels
+    assert [container.lines[0].get_xdata()[0] for container in results.containers] == pytest.approx([30, 40, 60])
+    assert lines(curves, labels[2])[0].get_ydata()[100] == pytest.approx(np.exp(-0.8))  # L = 1
+    colours = [lines(curves, label)[0].get_color() for label in labels]
+    assert colours == [container.lines[0].get_color() for container in results.containers]
+    assert drawn(variation.draw, *runs) == ({}, [])  # the figure of tau has it all
+
+
+# Representations
+
+
+def stored(folder: Path, number: int = 24, **arrays: Any) -> Path:
+    folder.mkdir(parents=True)
+    random = np.random.default_rng(0)
+    y = np.arange(number) % 2
+    z = random.normal(size=(number, 3)) + 20 * y[:, None]
+    np.savez(
+        folder / "representations.npz", **{"x": random.integers(0, 255, (number, 1, 8, 8)), "y": y, "z": z, **arrays}
+    )
+    return folder
+
+
+def test_representations_have_a_panel_for_the_raw_data_and_every_method(tmp_path: Path):
+    runs = [
+        made("fedavg", representations=6, folder=stored(tmp_path / "a")),
+        made("fedcosr", representations=6, folder=stored(tmp_path / "b")),
+        made("fedgh", representations=6, folder=stored(tmp_path / "c", z=np.full((24, 3), np.nan))),
+        made("moon", representations=6, folder=tmp_path / "nothing"),
+    ]
+    parts, notes = drawn(embedding.draw, *runs)
+    part = parts["representations"]
+    panels = [axes for axes in part.figure.axes if axes.get_title()]
+    assert [axes.get_title() for axes in panels] == ["raw data", "FedAvg", "FedCoSR"]
+    assert all(len(axes.collections[0].get_offsets()) == 24 for axes in panels)
+    assert legend(part) == ["0", "1"]
+    points = np.asarray(panels[1].collections[0].get_offsets())
+    assert np.array_equal(points, embedding.embedded(np.load(tmp_path / "a" / "representations.npz")["z"]))
+    first, second = points[0::2], points[1::2]  # two clusters, far apart
+    assert np.linalg.norm(first.mean(0) - second.mean(0)) > np.linalg.norm(first - first.mean(0), axis=1).max()
+    assert [note[:17] for note in notes] == ["No t-SNE of FedGH", "No t-SNE of MOON "]
+
+
+def test_at_most_a_thousand_points_evenly_over_all(tmp_path: Path):
+    folder = stored(tmp_path / "many", 2500, client=np.repeat(np.arange(25), 100))
+    arrays = embedding.read(folder / "representations.npz")
+    assert len(arrays["y"]) == 1000
+    everything = np.load(folder / "representations.npz")["z"]
+    rows = [int(np.flatnonzero((everything == z).all(1))[0]) for z in arrays["z"]]
+    assert np.bincount(np.array(rows) // 100).tolist() == [40] * 25
+
+
+# All of them
+
+
+def main(**options: Any) -> list[Numbers]:
+    return [
+        made(name, 0.4 + place / 10, seed, partition=partition, cost=(1.0 + place, 2.0), **options)
+        for partition in ("dir:0.1", "path:2")
+        for place, name in enumerate(("fedavg", "moon", "fedcosr"))
+        for seed in (0, 1)
+    ]
+
+
+def test_figures_of_methods_over_settings():
+    parts, notes = figures.figures(experiment(*main()), Choice())
+    assert [part.name for part in parts] == [
+        "curves-digits-dir-0-1",
+        "curves-digits-path-2",
+        "efficiency-digits-dir-0-1",
+        "efficiency-digits-path-2",
+        "ranks",
+        "distributions",
+    ]
+    assert notes == []
+    assert all("Digits" in part.caption and "scale small" in part.caption for part in parts)
+
+
+def test_a_method_has_the_same_colour_in_all_figures():
+    runs = [made("moon", 0.6, keep=keep, keep_last=2, words=f"digits dir:0.1 keep={keep}") for keep in (0.1, 0.2)]
+    runs += [made("fedper", 0.5, keep=keep, keep_last=2, words=f"digits dir:0.1 keep={keep}") for keep in (0.1, 0.2)]
+    parts, _ = figures.figures(experiment(*runs), Choice())
+    kinds = {part.name.split("-")[0] for part in parts}
+    assert kinds == {"curves", "scarcity", "clients", "efficiency", "distributions"}
+    found = [line for part in parts for axes in part.figure.axes for line in lines(axes, "MOON")]
+    assert len(found) == 2 * 2 + 1 + 2 + 2 * 2
+    assert {line.get_color() for line in found} == {style.look("MOON").colour}
+
+
+def test_too_few_settings_for_ranks_are_told():
+    parts, notes = drawn(figures.ranks, made("fedavg"), made("moon"), made("fedcosr"))
+    assert parts == {}
+    assert notes == [
+        "No critical-difference diagram: Friedman's test needs 2 settings that all methods have, there are 1."
+    ]
+
+
+@pytest.mark.parametrize("states", [("done", "missing"), ("failed", "done"), ("running", "missing")])
+def test_half_a_sweep(states: tuple[str, str]):
+    """Every other run is not there, whatever the kind; nothing breaks, and captions tell."""
+    runs = [
+        made(name, 0.5, seed, status=states[place % 2], keep=keep, keep_last=1, words=f"digits dir:0.1 keep={keep}")
+        for keep in (0.1, 0.2)
+        for place, name in enumerate(("fedavg", "moon", "fedper"))
+        for seed in (0, 1)
+    ]
+    parts, notes = figures.figures(experiment(*runs), Choice())
+    assert all("Not counted: " in part.caption for part in parts if part.name != "distributions")
+    assert {"curves-digits-dir-0-1-keep-0-1", "distributions"} <= {part.name for part in parts}
+    assert any(note.startswith("No critical-difference diagram") for note in notes)
+
+
+def test_a_sweep_that_has_not_begun_has_notes_only():
+    parts, notes = figures.figures(experiment(*main(status="missing")), Choice())
+    assert parts == []
+    assert "No learning curves of digits, Dirichlet 0.1, N=4: no run has been evaluated after a round." in notes
+
+
+def test_files_are_the_same_whenever_they_are_made():
+    def file() -> bytes:
+        return style.rendered(one(learning.draw, made(), made("moon", 0.7)).figure, "pdf")
+
+    first = file()
+    assert first == file()
+    assert first.startswith(b"%PDF") and b"CreationDate" not in first
+    assert b"/Type3" not in first  # publishers refuse such fonts
+
+
+def test_drawing_packages_are_imported_when_something_is_drawn():
+    names = (
+        "annotation circles embedding figures learning overview pareto per_client scarcity style variation weighting"
+    )
+    for name in names.split():
+        tree = ast.parse(Path(figures.__file__).with_name(f"{name}.py").read_text(encoding="utf-8"))
+        for node in tree.body:
+            modules = [a.name for a in node.names] if isinstance(node, ast.Import) else [getattr(node, "module", "")]
+            assert not {str(m).split(".")[0] for m in modules} & {"matplotlib", "seaborn", "sklearn", "pandas", "scipy"}
