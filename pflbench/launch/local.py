@@ -118,12 +118,18 @@ def _work(pipe: Connection) -> None:
     """In a worker: tasks come in, answers go out. A second thread hears the parent while a run is at work."""
     tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
     signal.signal(signal.SIGTERM, _interrupt)
-    threading.Thread(target=_listen, args=(pipe, tasks), daemon=True).start()
+    busy = threading.Event()
+    threading.Thread(target=_listen, args=(pipe, tasks, busy), daemon=True).start()
     try:
         while (task := tasks.get()) is not None:
-            pipe.send(do(task))
+            busy.set()
+            answer = do(task)
+            busy.clear()
+            pipe.send(answer)
     except (OSError, KeyboardInterrupt):
         pass
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # an idle process that is told to stop just ends
 
 
 def _interrupt(number: int, frame: object) -> None:
@@ -131,7 +137,7 @@ def _interrupt(number: int, frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def _listen(pipe: Connection, tasks: "queue.SimpleQueue[Task | None]") -> None:
+def _listen(pipe: Connection, tasks: "queue.SimpleQueue[Task | None]", busy: threading.Event) -> None:
     while True:
         try:
             told = pipe.recv()
@@ -139,6 +145,7 @@ def _listen(pipe: Connection, tasks: "queue.SimpleQueue[Task | None]") -> None:
             os._exit(1)  # the parent is dead, and its lease is free: not one more line may be written
         if told == STOP:
             tasks.put(None)
-            _thread.interrupt_main(signal.SIGTERM)  # the main thread saves a checkpoint and ends
+            if busy.is_set():
+                _thread.interrupt_main(signal.SIGTERM)  # the main thread saves a checkpoint and ends
         else:
             tasks.put(told)

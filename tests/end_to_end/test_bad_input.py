@@ -239,7 +239,7 @@ def test_a_partition_file_with_wrong_arrays(call: Call, arrays: dict[str, list[i
         ("new Fed_Avg", "the name 'Fed_Avg' is taken by the method 'fedavg'"),
         ("new fed-avg2", "cannot name a method"),
         ("new lambda", "cannot name a method"),
-        ("report missing", "there is no folder missing"),
+        ("report missing", "no runs in missing"),
         ("runn fedavg", "No such command 'runn'. Did you mean 'run'?"),
         ("--rounds 3", "No such option"),
     ],
