@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pflbench.report import latex
-from pflbench.report.marks_text import _plain as plain
+from pflbench.report.marks_text import plain
 from pflbench.report.parts import TablePart
 
 Value = str | float | None

@@ -95,10 +95,10 @@ def legend(marked: Marked, notation: Notation) -> str:
 def markdown(marked: Marked, caption: str = "") -> str:
     """The table with a column for every data set, accuracy and std in one cell; below it caption and legend."""
     table = marked.table
-    heads = [f"{_plain(c.group)}: {_plain(c.title)}" if c.group else _plain(c.title) for c in table.columns]
+    heads = [f"{plain(c.group)}: {plain(c.title)}" if c.group else plain(c.title) for c in table.columns]
     lines = [["Method", *heads], ["---"] * (1 + len(heads))]
     for row in (*table.methods, None, *table.baselines):
-        title = MARKDOWN.bold % AVERAGED if row is None else _plain(row.title)
+        title = MARKDOWN.bold % AVERAGED if row is None else plain(row.title)
         pairs = [
             [average(marked, c, m, MARKDOWN) if row is None else cell(marked, row, c, m, MARKDOWN) for m in MEASURES]
             for c in table.columns
@@ -106,7 +106,7 @@ def markdown(marked: Marked, caption: str = "") -> str:
         title = MARKDOWN.bold % title if row and row.kind == "proposed" else title
         lines.append([title, *(" \u00b1 ".join(pair) for pair in pairs)])
     body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return f"{body}\n\n{' '.join(filter(None, [_plain(caption), legend(marked, MARKDOWN)]))}\n"
+    return f"{body}\n\n{' '.join(filter(None, [plain(caption), legend(marked, MARKDOWN)]))}\n"
 
 
 def long_csv(marked: Marked) -> str:
@@ -133,6 +133,6 @@ def _absent(state: str, notation: Notation) -> str:
     return notation.dash + (notation.letter % state[0] if state in WORDS else "")
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Text of a user in which Markdown finds no markup."""
     return re.sub(r"([\\`*_{}\[\]<>#|~])", r"\\\1", " ".join(text.split()))
