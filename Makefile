@@ -3,7 +3,7 @@
 PYTHON ?= $(shell python3.11 -c '' 2>/dev/null && echo python3.11 || echo python3)
 BIN := .venv/bin
 STAMP := .venv/.installed
-SOURCES := pflbench algorithms datasets tests
+SOURCES := pflbench algorithms benchmarks datasets tests
 
 .PHONY: demo test lint check clean
 

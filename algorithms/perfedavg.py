@@ -14,10 +14,9 @@ from itertools import islice
 
 import torch
 from torch import Tensor
-from torch.func import functional_call, grad_and_value
 
 from pflbench.api import Algorithm, Client, Hparams, Message, Model, Net, Params, Replies, State, Taxonomy, log, setting
-from pflbench.ops import cross_entropy, weighted_mean
+from pflbench.ops import gradient, weighted_mean
 
 Batch = tuple[Tensor, Tensor]
 Gradient = Callable[[Params], Params]
@@ -50,8 +49,8 @@ class PerFedAvg(Algorithm):
         others = self.batches(client, "hessian")
         for x, y in self.batches(client, "train"):
             (x1, x2), (y1, y2) = (t.tensor_split(2) for t in (x, y))
-            third = gradient(net, next(others)) if self.hp.variant == "hessian_free" else None
-            theta = self.step(theta, gradient(net, (x1, y1)), gradient(net, (x2, y2), "loss"), third)
+            third = gradient(net, *next(others), "") if self.hp.variant == "hessian_free" else None
+            theta = self.step(theta, gradient(net, x1, y1, ""), gradient(net, x2, y2), third)
         return {"theta": plain(message["theta"], theta), "n": client.n}, {}
 
     def batches(self, client: Client, stream: str) -> Iterator[Batch]:
@@ -101,30 +100,13 @@ class PerFedAvg(Algorithm):
         if len(client.y):
             size, steps = max(1, self.hp.batch_size // 2), self.hp.adapt_steps
             for batch in islice(client.batches(size, steps, "adapt"), steps):
-                theta = moved(theta, -self.hp.alpha, gradient(net, batch)(theta))
+                theta = moved(theta, -self.hp.alpha, gradient(net, *batch, "")(theta))
         finite = torch.stack([p.isfinite().all() for p in theta.values()]).all()
         return {name: torch.where(finite, p, w[name]) for name, p in plain(w, theta).items()}, finite
 
     def prepared(self, client: Client, w: Params, stream: str) -> tuple[Net, Params]:
         net = client.task.net(w, self.hp.dropout, client.generator("dropout", stream)).train()
         return net, {name: p.detach() for name, p in net.named_parameters()}
-
-
-def gradient(net: Net, batch: Batch, name: str = "") -> Gradient:
-    """theta -> grad CE(theta; b); the loss is logged under the name, if there is one."""
-    x, y = batch
-
-    def loss(theta: Params) -> Tensor:
-        return cross_entropy(functional_call(net, theta, (x,)), y)
-
-    def grad(theta: Params) -> Params:
-        g: Params
-        g, value = grad_and_value(loss)(theta)
-        if name:
-            log(**{name: value})
-        return g
-
-    return grad
 
 
 def moved(theta: Params, rate: float, g: Params) -> Params:

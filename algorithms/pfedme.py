@@ -9,11 +9,8 @@ paper's r = 5 "local training epochs" is read as K = 5 (`inner_steps`) in one pa
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from torch import Tensor
-from torch.func import functional_call, grad_and_value
-
-from pflbench.api import Algorithm, Client, Hparams, Message, Model, Net, Params, Replies, State, Taxonomy, log, setting
-from pflbench.ops import blend, cross_entropy, weighted_mean
+from pflbench.api import Algorithm, Client, Hparams, Message, Model, Params, Replies, State, Taxonomy, setting
+from pflbench.ops import blend, gradient, weighted_mean
 
 Gradient = Callable[[Params], Params]
 
@@ -67,18 +64,3 @@ class pFedMe(Algorithm):
 
     def others(self, client: Client, message: Message) -> dict[str, Model]:
         return {"global": message["theta"]}
-
-
-def gradient(net: Net, x: Tensor, y: Tensor) -> Gradient:
-    """theta -> grad CE(theta; b)."""
-
-    def loss(theta: Params) -> Tensor:
-        return cross_entropy(functional_call(net, theta, (x,)), y)
-
-    def grad(theta: Params) -> Params:
-        g: Params
-        g, value = grad_and_value(loss)(theta)
-        log(loss=value)
-        return g
-
-    return grad

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pflbench import cli_data, cli_report, cli_run, cli_sweep, console, options
+from pflbench import cli_bench, cli_data, cli_report, cli_run, cli_sweep, cli_tune, console, options
 from pflbench.errors import RunFailed, UserError
 
 app = typer.Typer(
@@ -21,7 +21,9 @@ app.command()(cli_run.run)
 app.command()(cli_sweep.sweep)
 app.command()(cli_sweep.status)
 app.command()(cli_sweep.experiments)
+app.command()(cli_tune.tune)
 app.command()(cli_report.report)
+app.command()(cli_bench.bench)
 app.add_typer(algorithms_app, name="algorithms")
 app.add_typer(cli_data.app, name="data")
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.func import functional_call
 from torch.nn.functional import cosine_similarity, cross_entropy
 
 from pflbench.api import Client, Hparams, Loss, Net, Params, Replies, log
@@ -75,6 +76,22 @@ def local_sgd(
     if seen:
         log(**{"loss" if stream == "train" else f"loss_{stream}": total / seen})
     return net.parameters_now()
+
+
+def gradient(net: Net, x: Tensor, y: Tensor, name: str = "loss") -> Callable[[Params], Params]:
+    """theta -> grad CE(theta; b), for steps that are written out; the loss is logged under the name, if there is one.
+
+    `torch.func.grad` gives the same bits and takes a sixth longer.
+    """
+
+    def grad(theta: Params) -> Params:
+        at = {name: p.detach().requires_grad_() for name, p in theta.items()}
+        value = cross_entropy(functional_call(net, at, (x,)), y)
+        if name:
+            log(**{name: value.detach()})
+        return dict(zip(at, torch.autograd.grad(value, list(at.values())), strict=True))
+
+    return grad
 
 
 def optimizer_of(hp: Hparams, parameters: Iterable[Tensor]) -> Optimizer:

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # cli -> board -> sweep -> launch -> rounds -> federation -> cohort -> engine -> site -> api: a module imports from its
 # right, never from its left. The commands (and `pflbench.run`, in __init__) are on top of all.
 CHAIN = ["board", "sweep", "launch", "rounds", "federation", "cohort", "engine", "site"]
-COMMANDS = {"__main__", "__init__", "cli", "cli_run", "cli_data", "cli_sweep", "cli_report"}
+COMMANDS = {"__main__", "__init__", "cli", "cli_run", "cli_data", "cli_sweep", "cli_report", "cli_bench"}
 ABOVE = COMMANDS | {"report", "testing"}
 FORBIDDEN: dict[str, set[str]] = {
     **{name: set() for name in COMMANDS},

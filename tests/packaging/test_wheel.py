@@ -35,6 +35,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     [
         ("pflbench", "**/*.py", "pflbench"),
         ("algorithms", "*.py", "pflbench/algorithms"),
+        ("benchmarks", "*.py", "pflbench/benchmarks"),
         ("datasets", "*.py", "pflbench/datasets"),
         ("experiments", "*.toml", "pflbench/experiments"),
         ("results/paper", "*.csv", "pflbench/paper"),
@@ -72,7 +73,7 @@ def test_plugins_are_found_in_an_unpacked_wheel(wheel: zipfile.ZipFile, tmp_path
     assert names.split() == sorted(path.stem for path in (ROOT / "algorithms").glob("*.py"))
 
 
-@pytest.mark.parametrize("folder", ["algorithms", "datasets"])
+@pytest.mark.parametrize("folder", ["algorithms", "benchmarks", "datasets"])
 def test_the_shim_adds_the_folder_of_a_checkout_only(folder: str, tmp_path: Path):
     shutil.copytree(ROOT / "pflbench" / folder, tmp_path / "pflbench" / folder)
     (tmp_path / "pflbench/__init__.py").touch()
@@ -84,7 +85,7 @@ def test_the_shim_adds_the_folder_of_a_checkout_only(folder: str, tmp_path: Path
     assert python(find, tmp_path, tmp_path) == "True"
 
 
-@pytest.mark.parametrize("folder", ["algorithms", "datasets"])
+@pytest.mark.parametrize("folder", ["algorithms", "benchmarks", "datasets"])
 def test_top_level_folders_have_no_init(folder: str):
     assert (ROOT / folder).is_dir()
     assert not (ROOT / folder / "__init__.py").exists()
