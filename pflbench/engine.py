@@ -7,6 +7,7 @@ import multiprocessing
 import pickle
 import signal
 import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,6 +18,7 @@ from typing import Any, Protocol
 import torch
 
 from pflbench import wire
+from pflbench.api import Message
 from pflbench.errors import RunFailed
 from pflbench.site import Job, Outcome, Setup, Site
 
@@ -55,6 +57,7 @@ class Processes:
         self.sizes = [len(rows) for rows in setup.partition.train]
         context = multiprocessing.get_context("spawn")  # a fork would copy the threads' locks; CUDA forbids it
         self.workers: dict[Connection, BaseProcess] = {}
+        self.shared: dict[int, bytes] = {}  # messages of the jobs at hand, by identity
         for _ in range(workers):
             ours, theirs = context.Pipe()
             process = context.Process(target=_worker, args=(theirs, setup), daemon=True)
@@ -66,6 +69,7 @@ class Processes:
     def run(self, jobs: Sequence[Job]) -> list[Outcome]:
         """Hand out jobs as workers become free."""
         waiting = sorted(jobs, key=lambda job: self.sizes[job.client])
+        self.shared = {key: b"" for key, times in Counter(id(job.message) for job in jobs).items() if times > 1}
         busy: dict[Connection, Job] = {}
         outcomes: list[Outcome] = []
         for pipe in self.workers:
@@ -81,9 +85,17 @@ class Processes:
         if waiting:
             job = busy[pipe] = waiting.pop()
             try:
-                _send(pipe, replace(job, message=wire.packed(job.message), state=wire.packed(job.state)))
+                pipe.send_bytes(_pickled(replace(job, message={}, state=wire.packed(job.state))))
+                pipe.send_bytes(self._message(job.message))
             except OSError:
                 raise self._dead(pipe, job) from None
+
+    def _message(self, message: Message) -> bytes:
+        """A message as bytes; one that goes to several clients is pickled once."""
+        content = self.shared.get(id(message)) or _pickled(wire.packed(message))
+        if id(message) in self.shared:
+            self.shared[id(message)] = content
+        return content
 
     def _receive(self, pipe: Connection, job: Job) -> Outcome:
         try:
@@ -128,8 +140,8 @@ def deaf_to_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _send(pipe: Connection, value: Any) -> None:
-    pipe.send_bytes(pickle.dumps(value, protocol=5))
+def _pickled(value: Any) -> bytes:
+    return pickle.dumps(value, protocol=5)
 
 
 def _worker(pipe: Connection, setup: Setup) -> None:
@@ -139,14 +151,15 @@ def _worker(pipe: Connection, setup: Setup) -> None:
     while True:
         try:
             job: Job = pickle.loads(pipe.recv_bytes())
+            message = wire.unpacked(pickle.loads(pipe.recv_bytes()))
         except (EOFError, OSError):
             return
         try:
-            outcome = site.work(replace(job, message=wire.unpacked(job.message), state=wire.unpacked(job.state)))
+            outcome = site.work(replace(job, message=message, state=wire.unpacked(job.state)))
             answer: Any = replace(outcome, reply=wire.packed(outcome.reply), state=wire.packed(outcome.state))
         except RunFailed as failure:
             answer = failure
         try:
-            _send(pipe, answer)
+            pipe.send_bytes(_pickled(answer))
         except OSError:
             return

@@ -67,4 +67,4 @@ def unpacked(tree: Tree) -> Tree:
     if isinstance(tree, dict):
         return {key: unpacked(branch) for key, branch in tree.items()}
     dtype, shape, raw = tree
-    return torch.frombuffer(bytearray(raw), dtype=dtype).reshape(shape) if raw.size else torch.empty(shape, dtype=dtype)
+    return torch.from_numpy(raw).view(dtype).reshape(shape) if raw.size else torch.empty(shape, dtype=dtype)
