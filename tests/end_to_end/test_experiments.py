@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,17 +37,42 @@ RUNS = {
     "distributions": (6 + 6, 6 + 6),  # the partitions of main and scalability
     "quickstart": (22 * 2, 22 * 2),
     "digits": (22 * 2 * 3, 22 * 2 * 3),
+    "reference": (22 * 6 * 3, 22 * 6 * 3),  # the settings of main, on samples
+    "reference-ablation": (6 * 2 * 3, 6 * 2 * 3),
+    "reference-fairness": (5 * 3, 5 * 3),
+    "reference-same": (22 * 2 * 3, 22 * 2 * 3),
+    "reference-scarcity": (22 * 5, 22 * 5),
+    "reference-weighting": (11 * 3, 11 * 3),
 }
-SEEDS = {"representations": 1, "distributions": 1, "quickstart": 1, "digits": 3}  # of the others: 5
+SEEDS = {"representations": 1, "distributions": 1, "quickstart": 1, "digits": 3, "reference-scarcity": 1}
+SEEDS |= {name: 3 for name in RUNS if name.startswith("reference") and name not in SEEDS}  # of the others: 5
 
+ON_SAMPLES = [name for name in RUNS if name.startswith("reference")]
 ALL_METHODS = ["main", "efficiency", "scalability", "scarcity", "quickstart", "digits"]
+ALL_METHODS += ["reference", "reference-same", "reference-scarcity"]
 TWO_METHODS = [*ALL_METHODS, "distributions", "representations"]  # at the smoke scale
 ONE_SETTING = ["ablation", "fairness", "sensitivity", "weighting"]
+ONE_SETTING += ["reference-ablation", "reference-fairness", "reference-weighting"]
 LEFT_OUT = ("keep=0.1", "keep=0.15", "keep=0.2")  # between the least and the most scarce
 CLASSES = {  # of CIFAR-10, EMNIST and CIFAR-100; of the others: 10
     **{name: {10, 47, 100} for name in ("main", "efficiency", "ablation", "distributions")},
     "scalability": {10, 100},
+    "reference": {10, 47, 100},
 }
+SAMPLES = {"cifar10": 10, "emnist47": 47, "cifar100": 100}  # files that the reference experiments ask for
+
+
+@pytest.fixture(scope="module", autouse=True)
+def made_up_samples(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Random images under the names of the samples, in the working folder."""
+    here, folder = Path.cwd(), tmp_path_factory.mktemp("samples")
+    for name, classes in SAMPLES.items():
+        y = np.arange(6000) % classes
+        x = np.random.default_rng(classes).integers(0, 256, (6000, 16, 16), dtype=np.uint8)
+        np.savez(folder / f"{name}-sample.npz", x=x, y=y)
+    os.chdir(folder)
+    yield
+    os.chdir(here)
 
 
 @functools.cache
@@ -106,7 +131,7 @@ def test_experiments_share_their_runs():
 
 def test_the_page_has_the_right_numbers(tmp_path: Path):
     page = (ROOT / "docs/experiments.md").read_text()
-    table = re.findall(r"^\| `(\w+)` \| .* \| (\d+) \|$", page, re.MULTILINE)
+    table = re.findall(r"^\| `([\w-]+)` \| .* \| (\d+) \|$", page, re.MULTILINE)
     assert {name: int(number) for name, number in table} == {name: unique for name, (_, unique) in RUNS.items()}
     (tmp_path / "example.toml").write_text(page.partition("```toml\n")[2].partition("```")[0])
     assert len(planned(str(tmp_path / "example.toml")).unique()) == 3 * 5 * 3 * 3
@@ -160,14 +185,17 @@ def test_an_experiment_runs_at_the_smoke_scale(folder: Path, name: str):
     assert {run.setting for run, _ in found} == {run.setting for run in whole if not run.setting.endswith(LEFT_OUT)}
     assert {run.variant for run, _ in found} == {run.variant for run in whole}
     methods = {run.config["algorithm"] for run, _ in found}
-    assert len(methods) == (2 if name in ALL_METHODS else 5 if name == "fairness" else 1)
+    assert len(methods) == (2 if name in ALL_METHODS else 5 if name.endswith("fairness") else 1)
     assert {about["data"]["classes"] for _, about in found} == CLASSES.get(name, {10})
     for run, about in found:
         events = [json.loads(line)["event"] for line in (folder / run.id / "tries.jsonl").read_text().splitlines()]
         assert events == ["begun", "done"], run.name  # also where several experiments have it
         assert json.loads((folder / run.id / "status.json").read_text())["status"] == "done"
         assert (about["scale"], about["config"]["rounds"]) == ("smoke", 1 if name == "distributions" else 2)
-        assert about["data"]["title"] == ("Digits" if name in ("quickstart", "digits") else "Synthetic")
+        if name in ON_SAMPLES:
+            assert re.fullmatch(r"(cifar10|emnist47|cifar100)-sample\.npz", about["data"]["title"])
+        else:
+            assert about["data"]["title"] == ("Digits" if name in ("quickstart", "digits") else "Synthetic")
         assert max(about["partition"]["n_test"]) == 24 // 4
 
 
