@@ -30,5 +30,5 @@ clean:
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install -q -c constraints.txt hatchling editables
-	$(BIN)/python -m pip install -q -c constraints.txt --no-build-isolation -e '.[dev,ray]'
+	$(BIN)/python -m pip install -q -c constraints.txt --no-build-isolation -e '.[dev,ray,tune]'
 	touch $@

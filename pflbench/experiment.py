@@ -6,7 +6,7 @@ A file has `title`, `algorithms` ("all" or a list), `seeds` (a number or a list)
   their product;
 - `[[variants]]`: the same for hyperparameters (or settings) to vary, each with every block of settings; `label` names
   one in figures;
-- `[methods.NAME]`: what is different for one method;
+- `[methods.NAME]`: what is different for one method; in a block (`[settings.methods.NAME]`): there only;
 - `include = "NAME"`: another experiment, whose keys hold where this file has none.
 """
 
@@ -77,9 +77,12 @@ def overridden(table: Mapping[str, Any], given: Mapping[str, Any]) -> Table:
 
 def _without(block: Table, given: Mapping[str, Any]) -> Table:
     """A block but for the settings and hyperparameters that are given."""
-    kept = {k: v for k, v in block.items() if k == "hparams" or k not in given}
+    kept = {k: v for k, v in block.items() if k in ("hparams", "methods") or k not in given}
     if "hparams" in kept:
         kept["hparams"] = {k: v for k, v in _table(block, "hparams").items() if k not in _table(given, "hparams")}
+    if "methods" in kept:
+        methods, own = _table(block, "methods"), _table(given, "methods")
+        kept["methods"] = {k: _without(_table(methods, k), _table(own, k)) for k in methods}
     return kept
 
 
@@ -90,16 +93,13 @@ def make(name: str, table: Mapping[str, Any], scale: str = "paper", command: str
             raise unknown(f"key of experiment {name}", key, [*KEYS, *SETTINGS])
     tier = _tier(scale)
     plugins = [(plugin, registry.name_of(registry.load(plugin))) for plugin in _algorithms(table.get("algorithms"))]
-    methods = {registry.plain(method): _table(table["methods"], method) for method in _table(table, "methods")}
-    for method, values in methods.items():
-        _check_keys(f"[methods.{method}]", values)
-    if strangers := set(methods) - {registry.plain(method) for _, method in plugins}:
-        raise unknown(f"method in [methods] of experiment {name}", min(strangers), [method for _, method in plugins])
+    known = [method for _, method in plugins]
     top = {key: value for key, value in table.items() if key in SETTINGS or key == "hparams"}
     runs = []
-    for setting, variant in itertools.product(_blocks(table, "settings"), _blocks(table, "variants")):
+    for setting, variant in itertools.product(blocks(table, "settings"), blocks(table, "variants")):
+        methods = [_methods(name, layer, known) for layer in (table, setting, variant)]
         for seed, (plugin, method) in itertools.product(_seeds(table.get("seeds", 1), tier), plugins):
-            layers = (top, setting, variant, methods.get(registry.plain(method), {}))
+            layers = (top, setting, variant, *(own.get(registry.plain(method), {}) for own in methods))
             settings = {k: v for layer in layers for k, v in layer.items() if k in SETTINGS}
             hparams = {k: v for layer in layers for k, v in _table(layer, "hparams").items()}
             run = config.make(plugin, {**scaled(settings, tier), "seed": seed}, hparams)
@@ -165,12 +165,22 @@ def _matches(run: Planned, name: str, patterns: list[str]) -> bool:
     return any(fnmatchcase(str(value), pattern) for pattern in patterns)
 
 
-def _blocks(table: Mapping[str, Any], key: str) -> list[Table]:
+def blocks(table: Mapping[str, Any], key: str) -> list[Table]:
     """The blocks of an axis with every list multiplied out; one empty block where there is none."""
-    blocks = _tables(table, key)
-    for block in blocks:
-        _check_keys(f"[[{key}]]", block, "label")
-    return [product for block in blocks for product in _multiplied(block)]
+    given = _tables(table, key)
+    for block in given:
+        _check_keys(f"[[{key}]]", block, "label", "methods")
+    return [product for block in given for product in _multiplied(block)]
+
+
+def _methods(name: str, layer: Mapping[str, Any], known: list[str]) -> dict[str, Table]:
+    """What a file or a block has for single methods, by their plain names."""
+    methods = {registry.plain(method): _table(layer["methods"], method) for method in _table(layer, "methods")}
+    for method, values in methods.items():
+        _check_keys(f"[methods.{method}]", values)
+    if strangers := set(methods) - {registry.plain(method) for method in known}:
+        raise unknown(f"method in [methods] of experiment {name}", min(strangers), known)
+    return methods
 
 
 def _tables(table: Mapping[str, Any], key: str) -> list[Table]:
@@ -203,7 +213,7 @@ def _words(data: list[str], block: Mapping[str, Any]) -> str:
     """A block by its label, else by what is in it; a block of settings by its data first."""
     if "label" in block:
         return str(block["label"])
-    said = ("hparams", "dataset", "partition") if data else ("hparams",)
+    said = ("hparams", "methods", "dataset", "partition") if data else ("hparams", "methods")
     flat = {**{name: value for name, value in block.items() if name not in said}, **block.get("hparams", {})}
     return " ".join([*data, *(f"{name}={value}" for name, value in flat.items())])
 

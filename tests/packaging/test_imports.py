@@ -9,17 +9,17 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# cli -> board -> sweep -> launch -> rounds -> federation -> cohort -> engine -> site -> api: a module imports from its
-# right, never from its left. The commands (and `pflbench.run`, in __init__) are on top of all.
-CHAIN = ["board", "sweep", "launch", "rounds", "federation", "cohort", "engine", "site"]
-COMMANDS = {"__main__", "__init__", "cli", "cli_run", "cli_data", "cli_sweep", "cli_report", "cli_bench"}
+# cli -> tune -> board -> sweep -> launch -> rounds -> federation -> cohort -> engine -> site -> api: a module imports
+# from its right, never from its left. The commands (and `pflbench.run`, in __init__) are on top of all.
+CHAIN = ["tune", "board", "sweep", "launch", "rounds", "federation", "cohort", "engine", "site"]
+COMMANDS = {"__main__", "__init__", "cli", "cli_run", "cli_data", "cli_sweep", "cli_tune", "cli_report", "cli_bench"}
 ABOVE = COMMANDS | {"report", "testing"}
 FORBIDDEN: dict[str, set[str]] = {
     **{name: set() for name in COMMANDS},
     **{name: ABOVE | {"estimate"} | set(CHAIN[:place]) for place, name in enumerate(CHAIN)},
-    "estimate": ABOVE | {"board", "sweep", "launch"},  # plays a round by itself
+    "estimate": ABOVE | {"tune", "board", "sweep", "launch"},  # plays a round by itself
     "provenance": ABOVE | {"estimate"} | set(CHAIN) - {"site"},  # what a run was: it describes a site's setup
-    "testing": COMMANDS | {"report", "board", "sweep", "launch", "estimate"},
+    "testing": COMMANDS | {"report", "tune", "board", "sweep", "launch", "estimate"},
     "report": ABOVE - {"report"} | set(CHAIN) | {"provenance", "estimate"},  # reads files, by the readers below
 }
 # api and the leaves (errors, rng, wire, ops, models, partition, data, vision, config, registry...): none of these.
@@ -153,6 +153,11 @@ def test_a_plugin_that_breaks_the_rule_is_found(line: str, name: str):
         ("sweep", "pflbench", "from pflbench.report import tables", True),
         ("sweep", "pflbench", "from pflbench.board import Board", True),
         ("board", "pflbench", "from pflbench.sweep import Sweep", False),
+        ("tune", "pflbench", "from pflbench import experiment, records, space", False),
+        ("tune", "pflbench", "from pflbench import cli_tune", True),
+        ("tune", "pflbench", "from pflbench.report import numbers", True),
+        ("sweep", "pflbench", "from pflbench import tune", True),
+        ("space", "pflbench", "from pflbench import tune", True),
         ("launch", "pflbench.launch", "from pflbench.sweep import Sweep", True),
         ("launch", "pflbench.launch", "from ..sweep import Sweep", True),
         ("launch", "pflbench.launch", "from .task import Task\nfrom pflbench import rounds", False),
