@@ -73,13 +73,14 @@ def show(
     loaded, spec, split = _divided(ctx, name, data_root)
     from pflbench.report import distribution
 
-    train, test = (distribution.counts(rows, loaded.y, loaded.classes) for rows in (split.train, split.test))
+    parts = {part: distribution.counts(rows, loaded.y, loaded.classes) for part, rows in split.parts.items()}
+    train = parts["train"]
     if out is None:
         out = Path(re.sub(r"[^A-Za-z0-9.]+", "-", f"{Path(name).stem}-{spec}-{len(train)}") + ".png")
     distribution.draw(train, f"{loaded.title}, {distribution.in_words(spec)}, {len(train)} clients", out)
-    numbers = distribution.summary(train, test)
+    numbers = distribution.summary(parts)
     if as_json:
-        counts = {"train": train.tolist(), "test": test.tolist()}
+        counts = {part: table.tolist() for part, table in parts.items()}
         console.dump({"digest": split.digest, "picture": str(out), "summary": numbers, "counts": counts})
     else:
         console.table(("per client", "min", "median", "max"), [(what, *row.values()) for what, row in numbers.items()])

@@ -56,7 +56,8 @@ def report(
     made = _watch(folder, once) if watch else once()
     rows = summary.grouped([run for one in made.experiments for run in one.runs], weighted)
     if as_json:
-        console.dump({"rows": rows, "written": [str(path) for path in made.written]})
+        files = {"written": made.written, "removed": made.removed}
+        console.dump({"rows": rows, **{name: [str(path) for path in paths] for name, paths in files.items()}})
         return
     if rows:
         console.table(*summary.columns(rows))
@@ -99,3 +100,5 @@ def _tell(made: "Report") -> None:
         folders.setdefault(path.parent, {})[name] = None
     for folder, names in folders.items():
         print(f"written to {folder}: {', '.join(names)}")
+    if made.removed:
+        print(f"removed {len(made.removed)} files of an earlier report that this one does not have")

@@ -61,9 +61,12 @@ def cell(runs: Sequence[Numbers], choice: Choice) -> Cell:
 
 def majority(runs: Sequence[Numbers], choice: Choice) -> Cell:
     """The same for answering every client's most frequent training label; all methods of a seed have the same."""
-    known = {run.planned.config["seed"]: run for run in runs if run.about and np.isfinite(run.majority()).any()}
-    guesses = [dataclasses.replace(run, clients=run.majority()) for run in known.values()]
-    found = [(accuracy(run, choice), client_std(run)) for run in guesses]
+    guesses: dict[int, Numbers] = {}
+    for run in runs:
+        seed = run.planned.config["seed"]
+        if run.about and seed not in guesses and np.isfinite(guess := run.majority()).any():
+            guesses[seed] = dataclasses.replace(run, clients=guess)
+    found = [(accuracy(run, choice), client_std(run)) for run in guesses.values()]
     return _summary(found, choice, "ok" if found else "missing")
 
 

@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from pflbench import histogram
@@ -32,8 +33,8 @@ def draw(seen: Overview) -> Iterator[FigurePart | str]:
                 f" The partition is that of seed {', '.join(map(str, seeds))}"
             )
             text += f", scale {seen.scale}." if seen.scale else "."
-            title = "Samples of clients and classes"
-            yield FigurePart(name if not number else f"{name}-{number + 1}", title, text, _figure(panels, across))
+            title, make = "Samples of clients and classes", partial(_figure, panels, across)
+            yield FigurePart(name if not number else f"{name}-{number + 1}", title, text, make)
 
 
 def _runs(seen: Overview) -> dict[Heading, Numbers]:

@@ -1,6 +1,6 @@
 """Which client has how many samples of which class: a picture of circles, and a few numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +26,11 @@ def counts(rows: Sequence[Ints], y: Ints, classes: int) -> Ints:
     return np.stack([np.bincount(y[indices], minlength=classes) for indices in rows])
 
 
-def summary(train: Ints, test: Ints) -> dict[str, dict[str, float]]:
-    """Smallest, median and largest number, over clients, of samples and classes."""
-    figures = {
-        "training samples": train.sum(1),
-        "test samples": test.sum(1),
-        "classes": ((train + test) > 0).sum(1),
-    }
+def summary(parts: Mapping[str, Ints]) -> dict[str, dict[str, float]]:
+    """Smallest, median and largest number, over clients, of samples of every part (train, ...) and of classes."""
+    words = {"train": "training samples"}
+    figures = {words.get(part, f"{part} samples"): table.sum(1) for part, table in parts.items()}
+    figures["classes"] = (np.stack([*parts.values()]).sum(0) > 0).sum(1)
     return {
         what: {"min": int(values.min()), "median": float(np.median(values)), "max": int(values.max())}
         for what, values in figures.items()

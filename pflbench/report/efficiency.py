@@ -5,7 +5,7 @@ import pandas as pd
 
 from pflbench.report import statistics
 from pflbench.report.captions import over_seeds, scale
-from pflbench.report.grid import Head, Value, grid, label_of, without_empty
+from pflbench.report.grid import SIGNIFICANT, Head, Value, grid, label_of, without_empty
 from pflbench.report.layout import Layout, counted, seeds
 from pflbench.report.methods import plain
 from pflbench.report.numbers import Numbers
@@ -25,6 +25,8 @@ TIMING = (
     "Seconds of a round are means over rounds: in all (with evaluation), of clients (summed over the clients of the"
     " round), of the server, of evaluation. They depend on the machine and on what else ran on it."
 )
+SENT = [Head(f"kB {way}", SIGNIFICANT, unit=1e3, title_in_csv=f"bytes {way}") for way in ("down", "up")]
+KILOBYTES = "Kilobytes (1 kB = 1000 bytes, to three digits; CSV has bytes)"
 SYMBOLS = (
     "Formulas count numbers of 4 bytes: theta is the network, phi its base, pi its head, C the classes, C_i those of"
     " the client, k the size of a representation, N the clients."
@@ -50,7 +52,7 @@ def tables(layout: Layout, margin: float = 0.01) -> tuple[list[TablePart], list[
 
 
 def measured(layout: Layout, margin: float = 0.01) -> pd.DataFrame:
-    """A row for every run that counts: method, setting, seed, settled, seconds by kind, megabytes down and up."""
+    """A row for every run that counts: method, setting, seed, settled, seconds by kind, bytes down and up."""
     rows = []
     for column, row, runs in layout.places():
         for run in counted(runs):
@@ -62,8 +64,8 @@ def measured(layout: Layout, margin: float = 0.01) -> pd.DataFrame:
 
 
 def _sent(run: Numbers, way: str) -> float:
-    """Megabytes for a client of the cohort, mean over rounds."""
-    return float(sum(np.mean(sizes) for name, sizes in run.megabytes.items() if name.partition(" ")[0] == way))
+    """Bytes for a client of the cohort, mean over rounds."""
+    return float(sum(np.mean(sizes) for name, sizes in run.sent.items() if name.partition(" ")[0] == way))
 
 
 def _efficiency(layout: Layout, mean: pd.DataFrame, settled: str) -> TablePart:
@@ -94,11 +96,11 @@ def _communication(layout: Layout, mean: pd.DataFrame) -> TablePart:
         sent = [float(found[way].mean()) for way in ("down", "up")]
         formulas = [str(said[method][way]) if method in said else None for way in ("down", "up")]
         rows.append([method, _share(len(found), layout), *sent, *formulas, claims.get(method)])
-    heads = [Head("Method"), Head("Settings"), Head("MB down", ".3f"), Head("MB up", ".3f")]
+    heads = [Head("Method"), Head("Settings"), *SENT]
     heads += [Head("Formula, down"), Head("Formula, up"), Head("The paper's claim")]
     caption = (
-        "Communication: megabytes (10^6 bytes) that a client of a round is sent (down) and sends (up), measured, means"
-        f" over rounds, settings and {over_seeds(layout)}; and each method's formula for the same. {scale(layout)}"
+        f"Communication. {KILOBYTES} that a client of a round is sent (down) and sends (up), measured, means over"
+        f" rounds, settings and {over_seeds(layout)}; and each method's formula for the same. {scale(layout)}"
         f" {SYMBOLS} The paper's claim is the FedCoSR paper's, for both ways together."
     )
     name = "communication"
@@ -113,10 +115,9 @@ def _by_setting(layout: Layout, mean: pd.DataFrame, settled: str) -> TablePart:
         for (column, row, runs), numbers in zip(layout.places(), every[names].to_numpy(), strict=True)
     ]
     heads = [*map(Head, ("Setting", "Method", "Seeds")), Head(CONVERGED, ".1f")]
-    heads += [*(Head(name, ".3f") for name in SECONDS.values()), Head(RATIO, ".2f")]
-    heads += [Head("MB down", ".3f"), Head("MB up", ".3f")]
+    heads += [*(Head(name, ".3f") for name in SECONDS.values()), Head(RATIO, ".2f"), *SENT]
     heads, rows = without_empty(heads, rows, [head.title for head in heads[3:]])
-    caption = f"{settled}{TIMING} Megabytes are those of a client in a round. Means over seeds. {scale(layout)}"
+    caption = f"{settled}{TIMING} {KILOBYTES} are those of a client in a round. Means over seeds. {scale(layout)}"
     name = "efficiency-settings"
     return grid(name, "Costs in each setting", caption, heads, rows, label_of(layout.plan.name, name))
 

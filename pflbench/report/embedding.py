@@ -1,6 +1,7 @@
 """Representations in the plane by t-SNE: the raw pixels, then every method."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,14 +41,16 @@ def draw(seen: Overview) -> Iterator[FigurePart | str]:
             yield f"No t-SNE of {', '.join(lacking)} on {setting.line}: no run of seed {seed} stored them."
         if not panels:
             continue
-        figure, points = _figure(panels)
+        points = max(len(arrays["y"]) for arrays in panels.values())
         text = (
             f"t-SNE of raw test samples (pixels) and of their representations on {setting.line}, seed {seed}: at most"
             f" {points} samples of all clients, coloured by label. More than {WIDTH} dimensions are first reduced to"
             f" {WIDTH} by PCA; perplexity 30 where there are enough points. Distances between clusters mean little."
         )
         title = f"Representations, {setting.line}"
-        yield FigurePart(seen.name("representations", setting), title, seen.caption(text, groups), figure)
+        yield FigurePart(
+            seen.name("representations", setting), title, seen.caption(text, groups), partial(_figure, panels)
+        )
 
 
 def _runs(groups: Sequence[Group]) -> tuple[int, dict[str, Numbers]]:
@@ -89,8 +92,7 @@ def embedded(vectors: npt.NDArray[np.generic]) -> Floats:
     return np.asarray(found, dtype=float)
 
 
-def _figure(panels: Mapping[str, Arrays]) -> tuple[Any, int]:
-    """And the largest number of points."""
+def _figure(panels: Mapping[str, Arrays]) -> Any:
     whole = max(panels.values(), key=lambda arrays: len(arrays["y"]))
     shown = {RAW: (whole["x"], whole["y"])} | {label: (arrays["z"], arrays["y"]) for label, arrays in panels.items()}
     columns = min(3, len(shown))
@@ -114,4 +116,4 @@ def _figure(panels: Mapping[str, Arrays]) -> tuple[Any, int]:
         handles = [Line2D([], [], marker="o", ls="", ms=3.5, mew=0, color=colour) for colour in colours.values()]
         tight = {"ncols": len(classes), "handletextpad": 0.0, "columnspacing": 0.5}
         style.legend(figure, handles, [str(label) for label in classes], "lower center", **tight)
-    return figure, max(len(labels) for _, labels in shown.values())
+    return figure

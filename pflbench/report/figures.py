@@ -1,5 +1,6 @@
 """All figures of an experiment: each kind is drawn where its runs have what it shows."""
 
+import dataclasses
 from collections.abc import Iterator
 
 from pflbench.errors import UserError
@@ -10,7 +11,7 @@ from pflbench.report.parts import FigurePart
 
 
 def figures(experiment: Experiment, choice: Choice) -> tuple[list[FigurePart], list[str]]:
-    """Figures, drawn but not saved (see `style.rendered`), with names that differ; and notes on what is not there."""
+    """Figures with names that differ, and notes on what is not there."""
     seen = overview(experiment, choice)
     parts: dict[str, FigurePart] = {}
     notes = []
@@ -23,7 +24,7 @@ def figures(experiment: Experiment, choice: Choice) -> tuple[list[FigurePart], l
                 while name in parts:
                     number += 1
                     name = f"{found.name}-{number}"
-                parts[name] = FigurePart(name, found.title, found.caption, found.figure)
+                parts[name] = dataclasses.replace(found, name=name)
     return list(parts.values()), notes
 
 
@@ -52,7 +53,7 @@ def ranks(seen: Overview) -> Iterator[FigurePart | str]:
         return
     data = ", ".join(dict.fromkeys(group.setting.data for group in seen.groups))
     text = f"{critical.caption(found)} Ranks are by {seen.measure}, mean over seeds. Data: {data}."
-    yield FigurePart("ranks", "Critical differences", seen.caption(text, seen.groups), figure)
+    yield FigurePart("ranks", "Critical differences", seen.caption(text, seen.groups), lambda: figure)
 
 
 KINDS = (

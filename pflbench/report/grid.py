@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from pflbench.report import latex
 from pflbench.report.marks_text import plain
@@ -13,6 +14,7 @@ from pflbench.report.parts import TablePart
 
 Value = str | float | None
 DASH = "\u2013"
+SIGNIFICANT = "significant"  # how to show numbers of different orders
 LINES = 55  # of a table on a printed page; a longer one is continued in another
 
 
@@ -20,17 +22,22 @@ LINES = 55  # of a table on a printed page; a longer one is continued in another
 class Head:
     """A column: of text, or of numbers that are `shown` so (".2f"). Text may stand among numbers: why there is none.
 
-    `width` is a share of the text's width in print, for text that is broken into lines.
+    `width` is a share of the text's width in print, for text that is broken into lines. Numbers are shown in units of
+    `unit`; CSV has them as they are, under `title_in_csv`.
     """
 
     title: str
     shown: str = ""
     width: float = 0.0
+    unit: float = 1.0
+    title_in_csv: str = ""
 
     def text(self, value: Value) -> str:
         if isinstance(value, str):
             return value
-        return DASH if value is None or not math.isfinite(value) else format(value, self.shown)
+        if value is None or not math.isfinite(value):
+            return DASH
+        return significant(value / self.unit) if self.shown == SIGNIFICANT else format(value / self.unit, self.shown)
 
 
 def grid(
@@ -41,7 +48,7 @@ def grid(
     texts = [tuple(head.text(value) for head, value in zip(heads, row, strict=True)) for row in rows]
     headers = tuple(head.title for head in heads)
     printed = _pieces(caption, heads, rows, label)
-    height = 60 + min(len(rows), LINES) * (12 if any(head.width for head in heads) else 5)  # mm
+    height = 60 + min(len(rows), LINES) * (7 if any(head.width for head in heads) else 5)  # mm
     return TablePart(
         name,
         title,
@@ -51,9 +58,15 @@ def grid(
         tuple(tuple(_number(value) for value in row) for row in rows),
         printed,
         latex.DOCUMENT % (max(190, height), printed),
-        _csv(headers, rows),
+        _csv([head.title_in_csv or head.title for head in heads], rows),
         _markdown(headers, texts, caption),
     )
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """So many digits that count, and all before the point: 1235, 738, 4.90, 0.0213."""
+    places = digits - 1 - math.floor(math.log10(abs(value))) if value else 0
+    return f"{value:.{max(places, 0)}f}"
 
 
 def label_of(*words: str) -> str:
@@ -83,7 +96,7 @@ def _pieces(caption: str, heads: Sequence[Head], rows: Sequence[Sequence[Value]]
     for piece, first in enumerate(range(0, max(len(rows), 1), LINES)):
         said = latex.escape(caption) if piece == 0 else "Continued."
         named = label if piece == 0 else f"{label}-{piece + 1}"
-        tables.append(latex.TABLE % (said, named, _tabular(heads, rows[first : first + LINES])))
+        tables.append(latex.TABLE % (said, named, "3.5pt", _tabular(heads, rows[first : first + LINES])))
     return "\n".join(tables)
 
 
@@ -91,7 +104,13 @@ def _tabular(heads: Sequence[Head], rows: Sequence[Sequence[Value]]) -> str:
     spec = "".join(f"p{{{h.width:g}\\textwidth}}" if h.width else "r" if h.shown else "l" for h in heads)
     titles = [rf"\textbf{{{latex.escape(head.title)}}}" for head in heads]
     lines = [f"\\begin{{tabular}}{{{spec}}}", r"\toprule", _line(titles), r"\midrule"]
-    lines += [_line([_printed(head, value) for head, value in zip(heads, row, strict=True)]) for row in rows]
+    blocks = [list(members) for _, members in groupby(rows, lambda row: row[0])]
+    for place, members in enumerate(blocks):
+        if place and len(blocks) < len(rows):
+            lines.append(r"\midrule")
+        for row in members:  # what a block shares is said once
+            said = row if row is members[0] else ["", *row[1:]]
+            lines.append(_line([_printed(head, value) for head, value in zip(heads, said, strict=True)]))
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
 
 
@@ -102,7 +121,7 @@ def _line(cells: Sequence[str]) -> str:
 def _printed(head: Head, value: Value) -> str:
     text = latex.escape(head.text(value))
     if head.width:
-        return rf"{{\raggedright {text}\par}}"
+        return rf"\rightskip0pt plus1fil\relax {text}"  # ragged; \raggedright would make another command of \\
     return f"$-${text[1:]}" if _number(value) is not None and text.startswith("-") else text
 
 

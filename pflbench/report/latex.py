@@ -58,11 +58,15 @@ TABLE = r"""%% Needs \usepackage{booktabs} and \usepackage{xcolor}; with \usepac
 \centering
 \caption{%s}
 \label{%s}
-\sbox2{\scriptsize\setlength{\tabcolsep}{1.5pt}\setlength{\abovetopsep}{4pt}\renewcommand{\arraystretch}{1.1}%%
+\sbox2{\scriptsize\setlength{\tabcolsep}{%s}\setlength{\abovetopsep}{4pt}\renewcommand{\arraystretch}{1.1}%%
 %s}%%
 \ifdim\wd2>\textwidth\ifdefined\resizebox\resizebox{\textwidth}{!}{\usebox2}\else\usebox2\fi\else\usebox2\fi
 \end{table*}
 """
+# A cell (#3) that is as wide as its share (1 / #2) of the heading (#1) above: TeX gives what a heading takes more than
+# its columns to the last of them.
+SHARING = r"\def\sharing#1#2#3{\setbox0\hbox{\textbf{#1}}\vtop{\offinterlineskip\hbox{#3}\hbox to\dimexpr\wd0/#2{}}}%"
+PAIR = 18  # letters of a heading that surely fit above an accuracy and its std
 # A4 across, or higher.
 DOCUMENT = r"""\documentclass[10pt]{article}
 \usepackage[utf8]{inputenc}
@@ -90,7 +94,7 @@ def fragment(marked: Marked, caption: str, label: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9:._-]+", label):
         raise UserError(f"the label {label!r} of a table is not one: letters, digits and : . _ - are allowed")
     said = " ".join(filter(None, [escape(caption), legend(marked, LATEX)]))
-    return TABLE % (said, label, _tabular(marked))
+    return TABLE % (said, label, "1.5pt", _tabular(marked))
 
 
 def document(marked: Marked, caption: str, label: str) -> str:
@@ -123,7 +127,9 @@ def _accented(character: str) -> bool:
 def _tabular(marked: Marked) -> str:
     table = marked.table
     spec = "l" + r"@{\hspace{4\tabcolsep}}ll" * len(table.columns)
-    lines = [f"\\begin{{tabular}}{{{spec}}}", r"\toprule", *_head(table.columns), r"\midrule"]
+    head = _head(table.columns)
+    lines = [SHARING] if any("\\sharing" in line for line in head) else []
+    lines += [f"\\begin{{tabular}}{{{spec}}}", r"\toprule", *head, r"\midrule"]
     for place, row in enumerate(table.methods):
         if place and row.group != table.methods[place - 1].group:
             lines.append(r"\midrule")
@@ -136,13 +142,19 @@ def _tabular(marked: Marked) -> str:
 
 def _head(columns: tuple[Column, ...]) -> list[str]:
     """Headings of groups (where there are any), of columns, and of the two measures."""
-    lines = []
-    if any(column.group for column in columns):
-        spans = [(name, 2 * len(list(members))) for name, members in groupby(columns, lambda column: column.group)]
-        lines += _spanning(spans)
-    lines += _spanning([(column.title, 2) for column in columns])
-    measures = r" & Acc. (\%) & Std. (\%)" * len(columns)
-    return [*lines, rf"\textbf{{Method}}{measures} \\"]
+    groups = [(name, 2 * len(list(members))) for name, members in groupby(columns, lambda column: column.group)]
+    titles = [(column.title, 2) for column in columns]
+    cells = [r"Acc. (\%)", r"Std. (\%)"] * len(columns)
+    for spans in (titles, groups):
+        above = [(name, width) for name, width in spans for _ in range(width)]
+        cells = [_sharing(*heading, cell) for heading, cell in zip(above, cells, strict=True)]
+    lines = [*(_spanning(groups) if any(name for name, _ in groups) else []), *_spanning(titles)]
+    return [*lines, " & ".join([r"\textbf{Method}", *cells]) + r" \\"]
+
+
+def _sharing(heading: str, width: int, cell: str) -> str:
+    """A cell below a heading of that many columns, wide enough for its share of a long one."""
+    return cell if len(heading) <= PAIR * width / 2 else rf"\sharing{{{escape(heading)}}}{{{width}}}{{{cell}}}"
 
 
 def _spanning(spans: list[tuple[str, int]]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,7 @@ def draw(seen: Overview) -> Iterator[FigurePart | str]:
             continue
         title = f"Learning curves, {setting.line}"
         text = _caption(seen, setting, lines, side)
-        yield FigurePart(seen.name("curves", setting), title, seen.caption(text, groups), _figure(lines))
+        yield FigurePart(seen.name("curves", setting), title, seen.caption(text, groups), partial(_figure, lines))
 
 
 def reach(rounds: int) -> int:

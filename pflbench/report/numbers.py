@@ -32,7 +32,7 @@ class Choice:
     round: Literal["last", "last10", "best", "validation"] = "last"
     point: Literal["pre", "post"] | None = None  # None: each method at its own
     std: Literal["clients", "seeds"] = "clients"
-    weighted: bool = False  # the mean over clients by test samples
+    weighted: bool = False  # the mean over clients by the samples that they are scored on
     decimals: int = 2
 
 
@@ -51,7 +51,7 @@ class Numbers:
     clients: Floats = field(default_factory=lambda: np.zeros(0))  # (N,) at the chosen round and point
     chosen: float = float("nan")  # the chosen round; of the mean of several the last
     loss: Floats = field(default_factory=lambda: np.zeros(0))  # (R,) of every round from 1
-    megabytes: Mapping[str, Floats] = field(default_factory=dict)  # "down theta" -> (R,), for a client of the cohort
+    sent: Mapping[str, Floats] = field(default_factory=dict)  # "down theta" -> (R,) bytes, for a client of the cohort
     seconds: Mapping[str, Floats] = field(default_factory=dict)  # "wall" -> (R,), "client" summed over clients
 
     @property
@@ -65,7 +65,7 @@ class Numbers:
         return self.status == "done" and self.clients.size > 0
 
     def sizes(self, part: str) -> Floats:
-        """Samples of every client: part is train or test."""
+        """Samples of every client: part is train, test or validation."""
         return np.asarray(self.about["partition"][f"n_{part}"], dtype=float)
 
     def majority(self) -> Floats:
@@ -131,8 +131,7 @@ def read(folder: Path, planned: Planned, status: str, choice: Choice) -> Numbers
     scored = [line for line in lines if "accuracy" in line]
     tables = _tables(scored)
     point = choice.point or str(about["method"]["scored"])
-    weights = np.asarray(about["partition"]["n_test"], dtype=float) if choice.weighted else None
-    curves = {series: mean(table, weights) for series, table in tables.items()}
+    curves = {series: mean(table, _weights(about, series, choice)) for series, table in tables.items()}
     rows, chosen = _rows(choice.round, curves, point)
     evaluated = np.array([line["round"] for line in scored], dtype=float)
     played = [line for line in lines if line["round"] > 0]
@@ -148,7 +147,7 @@ def read(folder: Path, planned: Planned, status: str, choice: Choice) -> Numbers
         np.asarray(tables[point][rows].mean(0)) if len(rows) else np.zeros(0),
         evaluated[chosen] if len(rows) else float("nan"),
         np.array([line.get("loss") for line in played], dtype=float),
-        _megabytes(played),
+        _sent(played),
         {name: np.array([line[name] for line in timing]) for name in (timing[0] if timing else ()) if name != "round"},
     )
 
@@ -161,6 +160,12 @@ def mean(table: Floats, weights: Floats | None = None) -> Floats:
     with np.errstate(invalid="ignore", divide="ignore"):
         means: Floats = total.sum(-1) / shares.sum(-1)
     return means
+
+
+def _weights(about: Mapping[str, Any], series: str, choice: Choice) -> Floats | None:
+    """The samples of every client that a series is measured on; None where clients count alike."""
+    part = "validation" if series.endswith("_validation") else "test"
+    return np.asarray(about["partition"][f"n_{part}"], dtype=float) if choice.weighted else None
 
 
 def _tables(scored: Sequence[Mapping[str, Any]]) -> dict[str, Floats]:
@@ -183,12 +188,12 @@ def _rows(how: str, curves: Mapping[str, Floats], point: str) -> tuple[list[int]
     return [int(row) for row in last], int(known[-1])
 
 
-def _megabytes(played: Sequence[Mapping[str, Any]]) -> dict[str, Floats]:
+def _sent(played: Sequence[Mapping[str, Any]]) -> dict[str, Floats]:
     """For a client of the cohort, by direction and part: "down theta" -> (R,)."""
     names = sorted({(way, part) for line in played for way, parts in line["bytes"].items() for part in parts})
     return {
         f"{way} {part}": np.array(
-            [line["bytes"].get(way, {}).get(part, 0) / 1e6 / max(len(line["cohort"]), 1) for line in played]
+            [line["bytes"].get(way, {}).get(part, 0) / max(len(line["cohort"]), 1) for line in played]
         )
         for way, part in names
     }

@@ -29,7 +29,7 @@ FORMS = ("latex", "csv", "markdown")  # of a table, to copy or to save
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure that has been drawn."""
+    """A figure that has been drawn, small enough for the page."""
 
     name: str
     title: str
@@ -135,7 +135,7 @@ def _sheet(sheet: Sheet, experiments: Sequence[Experiment]) -> dict[str, Any]:
         "notes": section.notes,
         "tables": [_table(table) for table in section.tables],
         "pictures": [
-            {**vars(picture), "source": "data:image/png;base64," + base64.b64encode(small(picture.png)).decode()}
+            {**vars(picture), "source": "data:image/png;base64," + base64.b64encode(picture.png).decode()}
             for picture in sheet.pictures
         ],
         "place": [experiment is sheet.experiment for experiment in experiments].index(True) if runs else None,

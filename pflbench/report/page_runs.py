@@ -46,7 +46,7 @@ def _run(run: Numbers, row: Row) -> dict[str, Any]:
         **{name: row[name] for name in ("method", "status", "reason", "point", "round", "accuracy", "std")},
         "details": details,
         "chosen": run.chosen,
-        "megabytes": {name: _rounded(series.mean()) for name, series in run.megabytes.items() if series.size},
+        "megabytes": {name: _rounded(series.mean() / 1e6) for name, series in run.sent.items() if series.size},
         "seconds": {name: _rounded(series.mean()) for name, series in run.seconds.items() if series.size},
         "evaluated": run.evaluated[kept].astype(int).tolist(),
         "curves": {name: curve[kept].round(DIGITS).tolist() for name, curve in run.curves.items()},

@@ -1,6 +1,7 @@
 """What accuracy costs: against megabytes and seconds, with the methods that no other one beats in both."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ def draw(seen: Overview) -> Iterator[FigurePart | str]:
         if untimed:
             text += f" No seconds are known of {', '.join(untimed)}."
         title = f"Accuracy against cost, {setting.line}"
-        yield FigurePart(seen.name("efficiency", setting), title, seen.caption(text, groups), _figure(known))
+        yield FigurePart(seen.name("efficiency", setting), title, seen.caption(text, groups), partial(_figure, known))
 
 
 def front(costs: npt.ArrayLike, accuracies: npt.ArrayLike) -> Bools:
@@ -49,7 +50,7 @@ def front(costs: npt.ArrayLike, accuracies: npt.ArrayLike) -> Bools:
 
 def megabytes(run: Numbers) -> float:
     """Both ways, all parts, all rounds."""
-    return float(sum(values.sum() for values in run.megabytes.values()))
+    return float(sum(values.sum() for values in run.sent.values())) / 1e6
 
 
 def seconds(run: Numbers) -> float:
@@ -79,7 +80,7 @@ def _figure(groups: Sequence[Group]) -> Any:
         axes.margins(0.12)
         _scale(axes, costs)
     style.legend(figure, handles, [f"{group.label}  {group.accuracy:.1f}" for group in groups], title="accuracy (%)")
-    figure.draw_without_rendering()  # so that the places of points on the page are known
+    style.settle(figure)  # so that the places of points on the page are known
     for axes, costs, members in named:
         name_points(axes, costs, [group.accuracy for group in members], [group.label for group in members])
     return figure

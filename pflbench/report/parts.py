@@ -1,6 +1,8 @@
 """What a report consists of, before it is written: sections of tables and figures."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 
@@ -24,12 +26,17 @@ class TablePart:
 
 @dataclass(frozen=True)
 class FigurePart:
-    """A figure; drawn, not yet saved."""
+    """A figure; drawn when it is first asked for, by the process that saves it."""
 
     name: str
     title: str
     caption: str
-    figure: Any  # matplotlib's
+    make: Callable[[], Any]
+
+    @cached_property
+    def figure(self) -> Any:
+        """Matplotlib's."""
+        return self.make()
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Accuracy of every client where some have less data than the others: whom a method serves."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,9 +34,9 @@ def draw(seen: Overview) -> Iterator[FigurePart | str]:
         text += " In the legend: mean and std over all clients; mean over those in red."
         if len(known) > MOST:
             text += f" Only the best {MOST} of {len(known)} methods are shown."
-        figure = _figure(known[:MOST], number, scarce)
+        make = partial(_figure, known[:MOST], number, scarce)
         title = f"Accuracy of every client, {setting.line}"
-        yield FigurePart(seen.name("clients", setting), title, seen.caption(text, groups), figure)
+        yield FigurePart(seen.name("clients", setting), title, seen.caption(text, groups), make)
 
 
 def by_client(group: Group) -> Floats:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,8 @@ def draw(seen: Overview) -> Iterator[FigurePart | str]:
     best = _ranked(panels)
     if len(best) > MANY:
         text += f" The {BEST} that are best on average stand out; the others have no bands."
-    yield FigurePart("scarcity", "Accuracy against local data", seen.caption(text, groups), _figure(panels, best))
+    make = partial(_figure, panels, best)
+    yield FigurePart("scarcity", "Accuracy against local data", seen.caption(text, groups), make)
 
 
 def _panels(seen: Overview) -> tuple[list[Group], Panels]:

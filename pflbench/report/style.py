@@ -101,7 +101,7 @@ def canvas(width: float, height: float, rows: int = 1, columns: int = 1, **optio
     """A figure of that many inches, and its axes, row by row."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
+    figure = Figure(figsize=(width, height), dpi=DPI, layout="constrained")
     figure.get_layout_engine().set(w_pad=0.03, h_pad=0.03, wspace=0.03, hspace=0.03)  # type: ignore[union-attr, call-arg]
     return figure, list(figure.subplots(rows, columns, squeeze=False, **options).flat)
 
@@ -125,12 +125,22 @@ def legend(figure: Any, handles: Sequence[Any], labels: Sequence[str], place: st
     return figure.legend(handles, labels, loc=f"outside {place}", **{**usual, **how})
 
 
+def settle(figure: Any) -> None:
+    """Find the places of all that is in a figure, once: to save it would look for them twice for every file."""
+    if engine := figure.get_layout_engine():
+        engine.execute(figure)
+        figure.set_layout_engine(None)
+
+
 def rendered(figure: Any, form: Literal["pdf", "png"]) -> bytes:
     """The content of a file: the same whenever it is made, with fonts that publishers take (no Type 3)."""
     from matplotlib import rc_context
 
-    metadata = {"CreationDate": None} if form == "pdf" else {"Software": None}
+    how: dict[str, Any] = {"metadata": {"CreationDate": None}}
+    if form == "png":
+        how = {"metadata": {"Software": None}, "pil_kwargs": {"compress_level": 3}}  # half the time, 4 % larger
+    settle(figure)
     buffer = io.BytesIO()
     with rc_context({"pdf.fonttype": 42}):
-        figure.savefig(buffer, format=form, dpi=DPI, metadata=metadata)
+        figure.savefig(buffer, format=form, dpi=DPI, **how)
     return buffer.getvalue()

@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from pflbench.report.grid import significant
 from pflbench.report.numbers import Choice, Floats, Numbers, mean
 
 Row = dict[str, Any]
+DASH = "--"
 SHOWN = ("algorithm", "dataset", "partition", "seed", "rounds", "hparams")  # settings with a column, or never told
 ROUND = {
     "last": "in the last round",
@@ -26,7 +28,7 @@ def caption(choice: Choice) -> str:
         f"Accuracy in %, the mean over clients{weight}, {ROUND[choice.round]}, +/- the standard deviation over clients"
         f" (of several seeds: the mean of both), {where}: pre is the model that a client has after the server's newest"
         " message, post the one right after its local training. A run that is not done shows the rounds that it"
-        " reached. MB: sent and received, for a client and a round. Seconds: of a round, with evaluation."
+        " reached. kB (1000 bytes): sent and received, for a client and a round. Seconds: of a round, with evaluation."
     )
 
 
@@ -50,7 +52,7 @@ def row(run: Numbers, weighted: bool = False) -> Row:
         "point": run.point,
         "accuracy": float(mean(run.clients, sizes)) if known.size else float("nan"),
         "std": float(known.std()) if known.size else float("nan"),
-        "megabytes": sum(map(_mean, run.megabytes.values())) if run.loss.size else float("nan"),  # 0 where none is sent
+        "megabytes": sum(map(_mean, run.sent.values())) / 1e6 if run.loss.size else float("nan"),  # 0: none is sent
         "seconds": _mean(run.seconds.get("wall", ())),
     }
 
@@ -103,7 +105,7 @@ def columns(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
             "accuracy": f"{_percent(r['accuracy'])} +/- {_percent(r['std'])}",
             "std over seeds": "" if r["seeds_std"] != r["seeds_std"] else _percent(r["seeds_std"]),
             "point": r["point"],
-            "MB": _number(r["megabytes"], 3),
+            "kB": DASH if r["megabytes"] != r["megabytes"] else significant(1e3 * r["megabytes"]),
             "seconds": _number(r["seconds"], 2),
             "round": f"{r['round']}" if r["round"] == r["rounds"] else f"{r['round']} of {r['rounds']}",
             "status": r["status"] if r["status"] == "done" else r["status"].upper(),
@@ -146,4 +148,4 @@ def _percent(fraction: float) -> str:
 
 
 def _number(value: float, digits: int) -> str:
-    return "--" if value != value else f"{value:.{digits}f}"
+    return DASH if value != value else f"{value:.{digits}f}"

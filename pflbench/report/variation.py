@@ -1,6 +1,7 @@
 """Variants of a method: accuracy over the values of a hyperparameter, and of variants that have names."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,8 @@ def draw(seen: Overview) -> Iterator[FigurePart | str]:
                 f" Values are equally spaced. {WHISKERS}"
             )
             title = f"Accuracy over {' and '.join(map(_plain, families))}, {setting.line}"
-            yield FigurePart(seen.name("values", setting), title, seen.caption(text, shown), _values(families))
+            make = partial(_values, families)
+            yield FigurePart(seen.name("values", setting), title, seen.caption(text, shown), make)
     methods = list(dict.fromkeys(group.method for group in seen.groups))
     for method in methods:
         named = _named([group for group in seen.groups if group.method == method])
@@ -102,11 +104,19 @@ def _values(families: Mapping[str, Family]) -> Any:
 
 
 def _variants(seen: Overview, method: str, named: Mapping[str, list[Group]], several: bool) -> FigurePart | str:
-    """Settings on x, variants beside each other."""
     shown = [group for groups in named.values() for group in groups]
     if not any(group.done for group in shown):
         return f"No accuracies of variants of {method}: no run has an accuracy."
     settings = list(dict.fromkeys(group.setting for group in shown if group.done))
+    what = "; ".join(setting.line for setting in settings)
+    text = f"Accuracy of variants of {method} on {what}: {seen.measure}. {WHISKERS}"
+    name = f"variants-{method.lower()}" if several else "variants"
+    make = partial(_side_by_side, method, named, settings)
+    return FigurePart(name, f"Variants of {method}", seen.caption(text, shown), make)
+
+
+def _side_by_side(method: str, named: Mapping[str, list[Group]], settings: Sequence[Heading]) -> Any:
+    """Settings on x, variants beside each other."""
     width = style.PAGE if len(settings) * len(named) > 8 else style.COLUMN
     figure, (axes,) = style.canvas(width, 2.6)
     handles = []
@@ -124,10 +134,7 @@ def _variants(seen: Overview, method: str, named: Mapping[str, list[Group]], sev
     style.legend(
         figure, handles, [variant or method for variant in named], "upper center", ncols=columns, columnspacing=1.5
     )
-    what = "; ".join(setting.line for setting in settings)
-    text = f"Accuracy of variants of {method} on {what}: {seen.measure}. {WHISKERS}"
-    name = f"variants-{method.lower()}" if several else "variants"
-    return FigurePart(name, f"Variants of {method}", seen.caption(text, shown), figure)
+    return figure
 
 
 def whiskers(axes: Any, x: Floats, groups: Sequence[Group], look: style.Look, aside: float) -> Any:

@@ -1,6 +1,7 @@
 """FedCoSR's share of the own base, tau: as a function of the loss, beside the accuracy that it leads to."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ def draw(seen: Overview) -> Iterator[FigurePart | str]:
             f" {setting.line}: {seen.measure}. {WHISKERS}"
         )
         title = f"Accuracy over tau, {setting.line}"
-        yield FigurePart(seen.name("tau", setting), title, seen.caption(text, groups), _figure(known))
+        yield FigurePart(seen.name("tau", setting), title, seen.caption(text, groups), partial(_figure, known))
 
 
 def tau(hparams: Mapping[str, Any], loss: Floats) -> Floats:

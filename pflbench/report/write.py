@@ -5,18 +5,19 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from pflbench import records
 from pflbench.errors import UserError, unknown
-from pflbench.report import numbers
+from pflbench.report import manifest, numbers
 from pflbench.report.numbers import Choice, Experiment
-from pflbench.report.page import Picture, Sheet, render
+from pflbench.report.page import Picture, Sheet, render, small
 from pflbench.report.parts import FigurePart, Section, TablePart
 from pflbench.report.processes import each
 from pflbench.report.style import rendered
 
 KINDS = ("tables", "figures", "page")
+FORMS = {".tex": "tables", ".csv": "tables", ".md": "tables", ".pdf": "figures", ".png": "figures", ".html": "page"}
 METHODS = "methods"  # the section that is about the methods themselves; its files are beside the page
 PAGE = "index.html"
 RECORDS = ("run.json", "rounds.jsonl", "timing.jsonl", "status.json")  # of a run
@@ -28,6 +29,7 @@ class Report:
 
     experiments: tuple[Experiment, ...]  # those that were asked for
     written: tuple[Path, ...]
+    removed: tuple[Path, ...]  # of an earlier report
 
     @property
     def ended(self) -> tuple[int, int]:
@@ -55,22 +57,27 @@ def report(
     for experiment in chosen:
         section = make(experiment, everything, choice, wanted, margin)
         place = out / _folder_name(section.name)
-        written += put(place, table_files(section.tables)) if "tables" in wanted else []
-        pictures = []
-        for figure, files in zip(
-            section.figures, each(partial(draw, wanted=wanted), section.figures, few=3), strict=True
-        ):
-            written += put(place, files) if "figures" in wanted else []
-            pictures.append(Picture(figure.name, figure.title, figure.caption, files[f"{figure.name}.png"]))
-        sheets.append(Sheet(dataclasses.replace(section, figures=()), tuple(pictures), experiment))
+        written += put(place, table_files(section.tables) if "tables" in wanted else {})
+        drawn = each(partial(draw, wanted=wanted), section.figures, few=3)
+        for files, _ in drawn:
+            written += put(place, files)
+        pictures = tuple(picture for _, picture in drawn if picture)
+        sheets.append(Sheet(dataclasses.replace(section, figures=()), pictures, experiment))
     if {"tables", "page"} & {*wanted}:
         section = about_methods(chosen)
-        written += put(out, table_files(section.tables)) if "tables" in wanted else []
+        written += put(out, table_files(section.tables) if "tables" in wanted else {})
         sheets.append(Sheet(section))
     if "page" in wanted:
         page = render(sheets, folder.resolve().name, choice, newest)
         written += put(out, {PAGE: page.encode()})
-    return Report(tuple(chosen), tuple(written))
+    removed = manifest.replace(out, written, partial(covers, names=names, wanted=wanted))
+    return Report(tuple(chosen), tuple(written), tuple(removed))
+
+
+def covers(file: PurePosixPath, names: Sequence[str], wanted: Sequence[str]) -> bool:
+    """Whether a report of these experiments and kinds of files is in the place of an earlier one's file."""
+    asked = not names or len(file.parts) == 1 or file.parts[0] in names
+    return asked and FORMS.get(file.suffix) in wanted
 
 
 def choose(experiments: Sequence[Experiment], names: Sequence[str]) -> list[Experiment]:
@@ -114,17 +121,17 @@ def table_files(tables: Sequence[TablePart]) -> dict[str, bytes]:
     return found
 
 
-def draw(part: FigurePart, wanted: Sequence[str]) -> dict[str, bytes]:
-    """Content by name of the file: PNG, also for the page, and PDF."""
-    files = {f"{part.name}.png": rendered(part.figure, "png")}
-    if "figures" in wanted:
-        part.figure.set_layout_engine("none")  # all is in its place; to find it takes time
-        files[f"{part.name}.pdf"] = rendered(part.figure, "pdf")
-    return files
+def draw(part: FigurePart, wanted: Sequence[str]) -> tuple[dict[str, bytes], Picture | None]:
+    """Content by name of the file, and the picture of the page; what nobody wants is not made."""
+    png = rendered(part.figure, "png")
+    files = {f"{part.name}.png": png, f"{part.name}.pdf": rendered(part.figure, "pdf")} if "figures" in wanted else {}
+    return files, Picture(part.name, part.title, part.caption, small(png)) if "page" in wanted else None
 
 
 def put(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
     """Write files, each as a whole."""
+    if not files:
+        return []
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -18,7 +18,7 @@ from PIL import Image
 
 from pflbench.report import numbers
 from pflbench.report.numbers import Choice
-from pflbench.report.page import Picture, Sheet, render, small
+from pflbench.report.page import Picture, Sheet, render
 from pflbench.report.parts import Section, TablePart
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -218,7 +218,7 @@ def test_latex_is_copied_and_files_are_saved_letter_for_letter(opened: Browser, 
         press(opened, f"[data-save={form}]")
         content_of(tmp_path / name, text.encode())
     press(opened, "[data-picture]")
-    content_of(tmp_path / "mine-curves.png", small(picture()))
+    content_of(tmp_path / "mine-curves.png", picture())
 
 
 def content_of(path: Path, expected: bytes) -> None:

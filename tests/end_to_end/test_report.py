@@ -22,6 +22,7 @@ TABLE = {
     "rounds": 24,
     "settings": [{"partition": ["dir:0.1", "path:2"]}],
 }
+LIST = ".report.json"  # what a report wrote
 FAILED, MISSING = (2, 5), 11  # FedCoSR with both seeds in the first setting, with the second in the other
 
 Call = Callable[..., tuple[int, str, str]]
@@ -50,21 +51,23 @@ def test_a_report_has_every_table_and_figure_in_all_forms_a_page_and_nothing_els
     report = json.loads(fine(call, "report", str(runs), "--json"))
     after = files(runs)
     assert {name: after[name] for name in before} == before
-    written = {name.removeprefix("report/") for name in set(after) - set(before)}
+    written = {name.removeprefix("report/") for name in set(after) - set(before)} - {LIST}
     assert sorted(report["written"]) == sorted(str(runs / "report" / name) for name in written)
     names = {name.removesuffix(".csv") for name in written if name.endswith(".csv")}
     assert {"mine/accuracy", "methods", "hyperparameters"} <= names
     pictures = {name.removesuffix(".pdf") for name in written if name.endswith(".pdf")}
     assert len([name for name in pictures if "curves" in name]) == 2  # a setting each
     expected = {f"{name}{ending}" for name in names for ending in (".tex", "-page.tex", ".csv", ".md")}
-    assert written == expected | {f"{name}.{form}" for name in pictures for form in ("pdf", "png")} | {"index.html"}
+    assert not report["removed"] and written == expected | {
+        f"{name}.{form}" for name in pictures for form in ("pdf", "png")
+    } | {"index.html"}
     page = after["report/index.html"].decode()
     assert page.count('<img src="data:image/png;base64,') == len(pictures)
     assert "Three methods" in page and "out of \\u003cluck\\u003e" in page
 
     again = json.loads(fine(call, "report", str(runs), "--out", "again", "--json"))
     assert again["rows"] == report["rows"]
-    assert files(Path("again")) == {name: after[f"report/{name}"] for name in written}
+    assert files(Path("again")) == {name: after[f"report/{name}"] for name in {*written, LIST}}
 
 
 def test_what_is_printed_says_which_runs_are_not_done_and_what_was_written(call: Call, runs: Path):
@@ -122,16 +125,37 @@ def test_only_one_experiment_and_only_one_kind_of_files(call: Call, made_up: Mad
     fine(call, "report", str(runs), "--experiment", "other", "--only", "tables")
     written = files(runs / "report")
     assert {Path(name).parts[0] for name in written if "/" in name} == {"other"}
-    assert {Path(name).suffix for name in written} == {".tex", ".csv", ".md"}
+    assert {Path(name).suffix for name in written if name != LIST} == {".tex", ".csv", ".md"}
     assert "| FedPer |" in written["methods.md"].decode() and "| FedCoSR |" not in written["methods.md"].decode()
 
     report = json.loads(
         fine(call, "report", str(runs), "--experiment", "other", "--only", "page", "--out", "x", "--json")
     )
-    assert report["written"] == ["x/index.html"] and list(files(Path("x"))) == ["index.html"]
+    assert report["written"] == ["x/index.html"] and {*files(Path("x"))} == {"index.html", LIST}
+    assert not (Path("x") / "other").exists()
     assert {row["method"] for row in report["rows"]} == {"FedPer"}
     page = (Path("x") / "index.html").read_text()
     assert "experiment-other" in page and "experiment-mine" not in page
+
+
+def test_files_of_an_earlier_report_go_with_what_they_were_of(call: Call, made_up: MadeUp, runs: Path):
+    made_up(runs, "other", {**TABLE, "algorithms": ["fedper", "fedrep"]})
+    fine(call, "report", str(runs), "--only", "tables", "--only", "page")
+    first = files(runs / "report")
+    (runs / "report/other/notes.md").write_text("mine")
+    (runs / "report/other/seeds.md").write_text("changed by hand")
+    fine(call, "report", str(runs), "--experiment", "mine", "--only", "tables")  # says nothing of the other
+    assert {*files(runs / "report")} == {*first, "other/notes.md"}
+
+    (runs / "plans/other.json").unlink()
+    shutil.rmtree(next(runs.glob("fedrep-*dir0.1-s0-*")))  # the others are single runs now
+    report = json.loads(fine(call, "report", str(runs), "--only", "tables", "--json"))
+    gone = {name for name in first if name.startswith("other/")} - {"other/seeds.md"}
+    assert {*report["removed"]} == {str(runs / "report" / name) for name in gone} and len(gone) > 10
+    left = files(runs / "report")
+    assert {name for name in left if name.startswith("other/")} == {"other/notes.md", "other/seeds.md"}
+    assert left["index.html"] == first["index.html"]  # no page was asked for
+    assert not json.loads(fine(call, "report", str(runs), "--only", "tables", "--json"))["removed"]
 
 
 def test_a_run_that_two_experiments_share_is_one_row(call: Call, made_up: MadeUp, runs: Path, tmp_path: Path):

@@ -10,14 +10,14 @@ interleave = importlib.import_module("pflbench.benchmarks.interleave")
 problem = importlib.import_module("pflbench.benchmarks.problem")
 
 
-def share_of_bare_loop(contest: dict) -> float:
+def share_of_bare_loop(contest):
     """Samples per second of the harness over those of the bare loop."""
     seen = interleave.speeds(contest, 3, time.process_time)
     return interleave.ratio(seen["harness"], seen["bare loop"]).median
 
 
 @pytest.fixture(scope="module")
-def contest() -> dict:
+def contest():
     return throughput.contenders(problem.setup(clients=4, train=96, test=2, eval_every=problem.NEVER))
 
 
@@ -26,7 +26,7 @@ def test_training_in_the_harness_is_at_least_half_as_fast_as_a_bare_loop(contest
 
 
 def test_a_harness_of_a_third_of_its_speed_is_found_out(contest):
-    def slow() -> float:
+    def slow():
         contest["harness"]()
         contest["harness"]()
         return contest["harness"]()  # of three passes one counts

@@ -1,5 +1,7 @@
 """What methods cost: rounds, seconds and bytes by hand, and the FedCoSR paper's numbers labelled as its own."""
 
+import csv
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ import pytest
 from pflbench import config
 from pflbench.plan import Plan, Planned
 from pflbench.report import efficiency
+from pflbench.report.grid import significant
 from pflbench.report.layout import Layout, lay_out
 from pflbench.report.numbers import Experiment, Numbers
 from pflbench.report.parts import TablePart
@@ -28,7 +31,7 @@ def run(
     partition: str = "dir:0.1",
     cores: int = 2,
     status: str = "done",
-    megabytes: Any = None,
+    sent: Any = None,
 ) -> Numbers:
     values = {**DEFAULTS, "algorithm": algorithm, "seed": seed, "partition": partition}
     planned = Planned(f"{algorithm}-{partition}-{seed}", algorithm, f"digits {partition}", "", values)
@@ -49,7 +52,7 @@ def run(
         evaluated=np.arange(1.0, len(curve) + 1),
         curves={"pre": np.array(curve)},
         clients=np.array([curve[-1]]),
-        megabytes={name: np.array(sizes) for name, sizes in (megabytes or {}).items()},
+        sent={name: np.array(sizes) for name, sizes in (sent or {}).items()},
         seconds={"wall": np.array(wall), "client": np.array(wall) / 2, "server": np.array([0.5, 0.5])},
     )
 
@@ -112,12 +115,42 @@ def test_without_fedavg_there_is_no_ratio():
     assert tables(run("local"))[1] == []
 
 
-def test_megabytes_are_summed_over_parts_and_averaged_over_rounds():
-    sent = {"down theta": [2.0, 4.0], "down omega": [1.0, 0.0], "up theta": [0.5, 0.5]}
-    found = rows(tables(run(megabytes=sent), run("local"))[0]["communication"])
-    assert (found["FedAvg"]["MB down"], found["FedAvg"]["MB up"]) == ("3.500", "0.500")
-    assert (found["Local"]["MB down"], found["Local"]["MB up"]) == ("0.000", "0.000")
+def test_bytes_are_summed_over_parts_and_averaged_over_rounds():
+    sent = {"down theta": [2000.0, 4000.0], "down omega": [1000.0, 0.0], "up theta": [86.0, 85.0]}
+    part = tables(run(sent=sent), run("local"))[0]["communication"]
+    found = rows(part)
+    assert (found["FedAvg"]["kB down"], found["FedAvg"]["kB up"]) == ("3.50", "0.0855")
+    assert (found["Local"]["kB down"], found["Local"]["kB up"]) == ("0", "0")
     assert (found["FedAvg"]["Formula, down"], found["FedAvg"]["Formula, up"]) == ("theta", "theta + 1")
+    assert "1 kB = 1000 bytes" in part.caption
+
+
+def test_csv_has_bytes_to_the_last_one():
+    """As float32 of 123,457 numbers, one more up: in megabytes, 0.493828 and a rounding."""
+    sent = {"down theta": [493828.0] * 7, "up theta": [493828.0] * 7, "up n": [4.0] * 7}
+    parts, _ = tables(run(sent=sent), run(sent=sent, partition="path:2"))
+    (line,) = csv.DictReader(io.StringIO(parts["communication"].csv))
+    assert (line["bytes down"], line["bytes up"]) == ("493828.0", "493832.0")
+    lines = csv.DictReader(io.StringIO(parts["efficiency-settings"].csv))
+    assert [line["bytes up"] for line in lines] == ["493832.0"] * 2
+    assert [row[-2:] for row in parts["efficiency-settings"].rows] == [("494", "494")] * 2
+    assert [row[2:4] for row in parts["communication"].numbers] == [(493828.0, 493832.0)]
+
+
+@pytest.mark.parametrize(
+    "value, shown",
+    [
+        (0.0, "0"),
+        (0.0213, "0.0213"),
+        (0.5, "0.500"),
+        (4.9, "4.90"),
+        (738.4, "738"),
+        (44712.6, "44713"),
+        (-1.5, "-1.50"),
+    ],
+)
+def test_three_digits_that_count(value: float, shown: str):
+    assert significant(value) == shown
 
 
 def test_the_papers_numbers_are_labelled_and_only_for_its_methods():

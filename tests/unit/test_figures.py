@@ -73,7 +73,7 @@ def made(algorithm: str = "fedavg", accuracy: float = 0.5, seed: int = 0, **opti
         accuracy + np.resize([-0.1, 0.1], clients),
         float(rounds),
         np.linspace(2.0, 1.0, rounds),
-        {"down theta": np.full(rounds, cost[0] / 2), "up theta": np.full(rounds, cost[0] / 2)} if cost[0] else {},
+        {f"{way} theta": np.full(rounds, 1e6 * cost[0] / 2) for way in ("down", "up")} if cost[0] else {},
         {"client": np.full(rounds, cost[1]), "server": np.zeros(rounds), "evaluation": np.full(rounds, 9.0)},
     )
 
@@ -515,6 +515,7 @@ def test_half_a_sweep(states: tuple[str, str]):
     assert all("Not counted: " in part.caption for part in parts if part.name != "distributions")
     assert {"curves-digits-dir-0-1-keep-0-1", "distributions"} <= {part.name for part in parts}
     assert any(note.startswith("No critical-difference diagram") for note in notes)
+    assert all(part.figure.axes for part in parts)
 
 
 def test_a_sweep_that_has_not_begun_has_notes_only():
@@ -531,6 +532,22 @@ def test_files_are_the_same_whenever_they_are_made():
     assert first == file()
     assert first.startswith(b"%PDF") and b"CreationDate" not in first
     assert b"/Type3" not in first  # publishers refuse such fonts
+
+
+@pytest.mark.parametrize("kind", [learning.draw, pareto.draw])
+def test_a_figure_is_laid_out_once_and_drawn_once_for_each_file(kind: Any, monkeypatch: pytest.MonkeyPatch):
+    part = one(kind, made(), made("moon", 0.7))
+    assert "figure" not in vars(part)  # nothing is drawn before it is asked for
+    figure = part.figure
+    draws = []
+    monkeypatch.setattr(figure, "draw", lambda *how: draws.append(type(figure).draw(figure, *how)))
+    found = []
+    forms: tuple[tuple[Any, bytes], ...] = (("png", b"\x89PNG"), ("pdf", b"%PDF"))
+    for form, begin in forms:
+        assert style.rendered(figure, form).startswith(begin)
+        found.append([axes.get_position().bounds for axes in figure.axes])
+    assert len(draws) == 2
+    assert found[0] == found[1] and found[0][0][0] < 0.1  # on the left, its label beside it; 0.125 before
 
 
 def test_drawing_packages_are_imported_when_something_is_drawn():

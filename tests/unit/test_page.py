@@ -47,7 +47,7 @@ def run(name: str = "fedavg-1", status: str = "done", folder: Path = Path("nowhe
         clients=np.array([0.123456, NAN, 1.0]),
         chosen=1.0,
         loss=np.array([2.0, 1.23456789]),
-        megabytes={"down theta": np.array([1.0, 3.0]), "up theta": np.array([0.5, 0.5])},
+        sent={"down theta": np.array([1e6, 3e6]), "up theta": np.array([5e5, 5e5])},
         seconds={"wall": np.array([0.25, 0.75])},
     )
 
