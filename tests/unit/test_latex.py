@@ -1,5 +1,6 @@
 """Tables in LaTeX: what is written, and (where pdflatex is installed) that it compiles."""
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -102,6 +103,29 @@ def test_headings_span_their_columns_and_rules_divide_the_groups():
     assert text.count(r"\multicolumn{2}{c}") == 6
     assert text.count("\\midrule\n") == 1 + 8 + 1  # head, groups, averages
     assert text.index(r"\textbf{FedCoSR}") < text.index(r"\textbf{Averaged}")
+
+
+@pytest.mark.parametrize("number, shared", [(1, True), (3, False)])
+def test_columns_share_the_width_of_a_heading_that_is_longer_than_they_are(number: int, shared: bool):
+    group = "Practical heterogeneous (N=20)"  # 30 letters, above two, or six columns
+    columns = tuple(Column(str(i), f"data {i}", group) for i in range(number))
+    text = latex.fragment(mark(Table(columns, (Row("X"),), {("X", "0"): Cell(50, 1, "ok", 1)})), "", "tab:x")
+    acc, std = (rf"\sharing{{{group}}}{{2}}{{{name} (\%)}}" for name in ("Acc.", "Std."))
+    assert (rf"\textbf{{Method}} & {acc} & {std} \\" in text) == shared
+    assert (r"\def\sharing#1#2#3" in text) == shared and (r"\sharing{" in text) == shared
+
+
+@needs_latex
+def test_columns_below_a_long_heading_are_equally_wide(tmp_path: Path):
+    title = "a heading that is far longer than the two columns below it"
+    fragment = latex.fragment(mark(Table((Column("a", title),), (Row("X"),), {})), "", "tab:x")
+    head = next(line for line in fragment.splitlines() if r"\textbf{Method}" in line)
+    cells = [cell.removesuffix(r" \\") for cell in head.split(" & ")[1:]]
+    widths = "".join(rf"\sbox4{{\scriptsize {cell}}}\typeout{{width \the\wd4}}" for cell in cells)
+    whole = rf"\sbox4{{\scriptsize\textbf{{{title}}}}}\typeout{{width \the\wd4}}"
+    said = compile_latex(PREAMBLE % ("", f"{latex.SHARING}\n{widths}{whole}\n{fragment}"), tmp_path)
+    found = [float(width) for width in re.findall(r"width ([0-9.]+)pt", said)]
+    assert found[0] == found[1] == pytest.approx(found[2] / 2, abs=0.01)
 
 
 def test_a_baseline_is_below_the_averages():

@@ -500,6 +500,16 @@ def test_a_long_table_is_continued_on_another_page():
     assert part.latex.count(f"{grid.LINES} ") == 1
 
 
+def test_what_rows_of_a_block_share_is_printed_once_and_stays_in_the_other_forms():
+    rows = [["a", "x", 1.0], ["a", "y", 2.0], ["b", "x", 3.0]]
+    part = grid.grid("x", "X", "", [Head("S"), Head("M", width=0.2), Head("n", ".0f")], rows, "tab:x")
+    ragged = r"\rightskip0pt plus1fil\relax "
+    lines = part.latex.splitlines()
+    first = lines.index(rf"a & {ragged}x & 1 \\")
+    assert lines[first + 1 : first + 4] == [rf" & {ragged}y & 2 \\", r"\midrule", rf"b & {ragged}x & 3 \\"]
+    assert "| a | y | 2 |" in part.markdown and "a,y,2.0" in part.csv and part.rows[1][0] == "a"
+
+
 def test_labels_have_only_what_latex_allows():
     assert grid.label_of("my trial_1", "seeds") == "tab:my-trial_1-seeds"
 
