@@ -32,6 +32,7 @@ def run(
     seed: options.Seed = None,
     participation: options.Participation = None,
     eval_every: options.EvalEvery = None,
+    evaluate_clients: options.EvaluateClients = None,
     model: options.Network = None,
     width: options.Width = None,
     head_layers: options.HeadLayers = None,
@@ -53,6 +54,7 @@ def run(
     data_root: options.DataRoot = None,
     out: options.RunsFolder = Path("results/runs"),
     checkpoint_every: options.CheckpointEvery = 10,
+    state_memory: options.StateMemory = 2.0,
     fresh: options.Fresh = False,
     quiet: options.Quiet = False,
     as_json: options.Json = False,
@@ -64,7 +66,7 @@ def run(
         setup = _setup(ctx, _method(algorithm, plugin, config), config, hparams or [], data_root, device)
         folder = out / setup.run.id
         how = {"workers": workers or min(cores(), setup.run.cohort_size), "checkpoint_every": checkpoint_every}
-        begun = _execute(setup, out, quiet=quiet or as_json, fresh=fresh, **how)
+        begun = _execute(setup, out, quiet=quiet or as_json, fresh=fresh, state_memory=state_memory, **how)
     except KeyboardInterrupt as stop:
         _stopped(folder)
         raise typer.Exit(143 if isinstance(stop, Terminated) else 130) from None

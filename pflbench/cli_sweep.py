@@ -35,6 +35,7 @@ def sweep(
     rounds: options.Rounds = None,
     participation: options.Participation = None,
     eval_every: options.EvalEvery = None,
+    evaluate_clients: options.EvaluateClients = None,
     max_samples: options.MaxSamples = None,
     hparams: options.SweepHyperparameters = None,
     scale: options.Scale = "paper",
@@ -51,6 +52,7 @@ def sweep(
     probe: options.Probe = True,
     data_root: options.DataRoot = None,
     checkpoint_every: options.CheckpointEvery = 10,
+    state_memory: options.StateMemory = 2.0,
     quiet: options.Quiet = False,
     as_json: options.Json = False,
 ) -> None:
@@ -79,6 +81,7 @@ def sweep(
         quiet=quiet or as_json,
         retry_failed=retry_failed,
         checkpoint_every=checkpoint_every,
+        state_memory=state_memory,
         data_root=data.data_root(data_root),
     )
     _tell(done, out, as_json)

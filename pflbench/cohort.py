@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from pflbench import wire
 from pflbench.api import Algorithm, ClientFunction, Message, Replies, State
@@ -22,7 +22,7 @@ class Cohort:
         states: Mapping[int, State],
         ids: tuple[int, ...],
         round: int,
-        score: bool = False,
+        scored: Container[int] = (),
     ) -> None:
         self.ids = ids
         self.round = round
@@ -39,7 +39,7 @@ class Cohort:
         self._algorithm = algorithm
         self._engine = engine
         self._states = states
-        self._score = score
+        self._scored = scored  # clients whose model right after training is scored
 
     def call(self, function: ClientFunction, messages: Mapping[int, Message]) -> Replies:
         """Send each client its message, run `function` there, keep the new private states, return the replies."""
@@ -49,7 +49,9 @@ class Cohort:
             raise RunFailed(f"{self._algorithm.title}: {stage}() called for clients {sorted(strangers)} of no cohort")
         for id, message in messages.items():
             self.down.setdefault(id, Counter()).update(wire.parts(message))
-        jobs = [Job(stage, id, self.round, message, self._state(id), self._score) for id, message in messages.items()]
+        jobs = [
+            Job(stage, id, self.round, message, self._state(id), id in self._scored) for id, message in messages.items()
+        ]
         start = time.perf_counter()
         outcomes = self._engine.run(jobs)
         self.exchange += time.perf_counter() - start

@@ -18,7 +18,7 @@ from pflbench.api import Hparams
 from pflbench.archive import plain_arrays
 from pflbench.errors import UserError, unknown
 
-ADDED = ("max_samples", "representations", "validation")
+ADDED = ("evaluate_clients", "max_samples", "representations", "validation")
 """Settings that are younger than stored runs: they are no part of an id while they have their defaults, which do what
 was done before there was a choice; so no stored run gets another name."""
 
@@ -35,6 +35,7 @@ class Run:
     seed: int = 0
     participation: float = 1.0
     eval_every: int = 1
+    evaluate_clients: int | None = None  # a random sample of so many, fixed by the seed; None: all
     model: str = "cnn"
     width: int = 128
     head_layers: int = 1
@@ -51,10 +52,10 @@ class Run:
     hparams: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        at_least = {"clients": 1, "rounds": 1, "eval_every": 1, "width": 1, "min_samples": 1, "representations": 0}
-        for name, least in at_least.items():
-            if getattr(self, name) < least:
-                raise UserError(f"{name} = {getattr(self, name)}: must be at least {least}")
+        at_least_1 = ("clients", "rounds", "eval_every", "evaluate_clients", "width", "min_samples")
+        for name, least in {**dict.fromkeys(at_least_1, 1), "representations": 0}.items():
+            if (value := getattr(self, name)) is not None and value < least:
+                raise UserError(f"{name} = {value}: must be at least {least}")
         if not 0 < self.participation <= 1:
             raise UserError(f"participation = {self.participation}: must be above 0 and at most 1")
 

@@ -1,22 +1,24 @@
-"""The server and its clients in memory: rounds and evaluation, without files."""
+"""The server and its clients: rounds and evaluation. Files, if any, are the business of who keeps the states."""
 
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
 from pflbench import wire
-from pflbench.api import Client, State, collect_logs
+from pflbench.api import Algorithm, Client, State, collect_logs
 from pflbench.cohort import Cohort
 from pflbench.engine import Engine
 from pflbench.errors import RunFailed
+from pflbench.records import Unwritable
 from pflbench.representations import Vectors
 from pflbench.rng import stream
 from pflbench.site import Job, Setup, Site, counted_on, series_of
+from pflbench.states import States
 
 Record = dict[str, Any]
 """What is written of a round."""
@@ -27,9 +29,12 @@ class Diverged(Exception):
 
 
 class Federation:
-    """A method at work. What `snapshot` returns is all that the next round reads."""
+    """A method at work. What `snapshot` returns is all that the next round reads.
 
-    def __init__(self, setup: Setup, engine: Engine) -> None:
+    Private states are kept in `states`, by default in memory.
+    """
+
+    def __init__(self, setup: Setup, engine: Engine, states: States | None = None) -> None:
         self.setup = setup
         self.run = setup.run
         self.partition = setup.partition
@@ -38,7 +43,9 @@ class Federation:
         self.round = 0  # rounds done
         with self._on_server("init_server()"):
             self.server: State = self.algorithm.init_server()
-        self.states: dict[int, State] = {}
+        self.states: dict[int, State] | States = {} if states is None else states
+        self.able = [id for id, rows in enumerate(self.partition.train) if len(rows)]  # who can take part in a round
+        self.evaluated = self._sample()
         # series -> client -> correct samples: before the first round, and of the latest trained model
         self.right: dict[str, dict[int, int]] = {
             series: {} for name in ("untrained", "post") for series in series_of(self.partition, name)
@@ -48,11 +55,13 @@ class Federation:
     def snapshot(self) -> dict[str, Any]:
         """Everything that changes, to go on from later. Nothing is copied: states are replaced, never edited."""
         right = {series: dict(clients) for series, clients in self.right.items()}
-        return {"round": self.round, "server": self.server, "clients": dict(self.states), **right}
+        return {"round": self.round, "server": self.server, "clients": self.states.copy(), **right}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Go on from a snapshot."""
-        self.round, self.server, self.states = snapshot["round"], snapshot["server"], snapshot["clients"]
+        self.round, self.server = snapshot["round"], snapshot["server"]
+        self.states.clear()
+        self.states.update(snapshot["clients"])
         self.right = {series: snapshot[series] for series in self.right}
 
     def start(self) -> tuple[Record, Record]:
@@ -66,8 +75,8 @@ class Federation:
         begin = time.perf_counter()
         due = (self.round + 1) % self.run.eval_every == 0 or self.round + 1 == self.run.rounds
         score = due or self.run.cohort_size < self.run.clients  # the unselected are scored by their latest model
-        ids = self.select()
-        cohort = Cohort(self.algorithm, self.engine, self.states, ids, self.round, score)
+        scored = self.evaluated if score else ()
+        cohort = Cohort(self.algorithm, self.engine, self.states, self.select(), self.round, scored)
         with self._on_server(f"round {self.round + 1}"), collect_logs() as server_logs:
             server = self.algorithm.round(self.server, cohort)
             wire.check(server)
@@ -95,9 +104,13 @@ class Federation:
 
     def select(self) -> tuple[int, ...]:
         """The cohort of this round: it depends on seed and round only, so every method sees the same clients."""
-        able = [id for id, rows in enumerate(self.partition.train) if len(rows)]
-        order = torch.randperm(len(able), generator=stream(self.run.seed, "cohort", self.round))
-        return tuple(sorted(able[place] for place in order[: self.run.cohort_size].tolist()))
+        order = torch.randperm(len(self.able), generator=stream(self.run.seed, "cohort", self.round))
+        return tuple(sorted(self.able[place] for place in order[: self.run.cohort_size].tolist()))
+
+    def _sample(self) -> dict[int, None]:
+        """The clients whose accuracy is measured, in ascending order: by the seed only, as the cohorts."""
+        order = torch.randperm(self.run.clients, generator=stream(self.run.seed, "evaluated clients"))
+        return dict.fromkeys(sorted(order[: self.run.evaluate_clients].tolist()))
 
     def state(self, id: int) -> State:
         """A client's private state."""
@@ -108,13 +121,14 @@ class Federation:
         return Site(self.setup).client(id, self.round, wire.sent(self.state(id)))
 
     def evaluation(self) -> Record:
-        """Accuracy of every client: `pre` and other series of its personal model now, `post` of its latest training.
+        """Accuracy of clients: `pre` and other series of their personal models now, `post` of their latest training.
 
-        A client that never trained has the untrained model's accuracy as its `post`; one without test data has none.
-        Where a validation part is held out, every series has a second one that is counted on it.
+        A client that never trained has the untrained model's accuracy as its `post`. One without test data, or outside
+        the sample of `evaluate_clients`, has none. Where a validation part is held out, every series has a second one
+        that is counted on it.
         """
         outcomes = {}
-        for ids in _chunks(range(self.run.clients), 256):
+        for ids in _chunks(tuple(self.evaluated), 256):
             cohort = Cohort(self.algorithm, self.engine, self.states, ids, self.round)  # what it keeps is dropped
             with self._on_server(f"the evaluation after round {self.round}"):
                 messages = self.algorithm.evaluation(self.server, cohort)
@@ -130,24 +144,34 @@ class Federation:
         for untrained, pre, post in zip(*names, strict=True):
             if self.round == 0:
                 self.right[untrained] = scores[pre]
-            if self.right[post]:
+            if self.right[post] or self._scored_unseen():
                 scores[post] = {**self.right[untrained], **self.right[post]}
         accuracy = {series: self._shares(series, right) for series, right in scores.items()}
         noted = sorted({name for outcome in outcomes.values() for name in outcome.logs})
-        logs = {name: [outcomes[id].logs.get(name) for id in sorted(outcomes)] for name in noted}
+        told = [outcomes[id].logs if id in outcomes else {} for id in range(self.run.clients)] if noted else []
+        logs = {name: [each.get(name) for each in told] for name in noted}
         return {"accuracy": accuracy, **({"evaluated": logs} if logs else {})}
+
+    def _scored_unseen(self) -> bool:
+        """Whether clients were scored after training if any of the sample had been in a cohort yet."""
+        sampled = len(self.evaluated) < self.run.clients
+        return sampled and self.round > 0 and type(self.algorithm).trained is not Algorithm.trained
 
     def _shares(self, series: str, right: dict[int, int]) -> list[float | None]:
         """Correct samples over samples, of every client that has any and was scored."""
-        sizes = [len(rows) for rows in counted_on(self.partition, series)]
-        return [right[id] / n if n and id in right else None for id, n in enumerate(sizes)]
+        counted = counted_on(self.partition, series)
+        shares: list[float | None] = [None] * self.run.clients
+        for id, correct in right.items():
+            if len(counted[id]):
+                shares[id] = correct / len(counted[id])
+        return shares
 
     @contextmanager
     def _on_server(self, moment: str) -> Iterator[None]:
         """Anything that goes wrong in the method names it and the moment."""
         try:
             yield
-        except RunFailed:
+        except (RunFailed, Unwritable):  # a state that cannot be read back, a disk that is full
             raise
         except Exception as error:
             cause = f"{type(error).__name__}: {error}".partition("\n")[0]
@@ -167,6 +191,6 @@ class Federation:
         return {"cohort": list(cohort.ids), "loss": loss, "bytes": summed, "logs": logs}
 
 
-def _chunks(ids: range, size: int) -> Iterable[tuple[int, ...]]:
-    for first in ids[::size]:
+def _chunks(ids: Sequence[int], size: int) -> Iterator[tuple[int, ...]]:
+    for first in range(0, len(ids), size):
         yield tuple(ids[first : first + size])

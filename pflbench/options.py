@@ -21,6 +21,7 @@ Rounds = Annotated[int | None, _option("Communication rounds. [200]", "N")]
 Seed = Annotated[int | None, _option("Seed of everything random. [0]", "N")]
 Participation = Annotated[float | None, _option("Fraction of the clients in a round. [1.0]", "FRACTION")]
 EvalEvery = Annotated[int | None, _option("Evaluate every N rounds, and after the last. [1]", "N")]
+EvaluateClients = Annotated[int | None, _option("Evaluate a random sample of N clients. [all]", "N")]
 
 Network = Annotated[str | None, _option("cnn, mlp or resnet18. [cnn]", "NAME", "--model")]
 Width = Annotated[int | None, _option("k, entries of a representation. [128]", "N")]
@@ -55,6 +56,9 @@ Device = Annotated[str, _option("cpu, cuda, cuda:1, ... [cpu]", "NAME")]
 DataRoot = Annotated[Path | None, _option("Folder of data sets. [PFLBENCH_DATA, else a cache]", "FOLDER")]
 RunsFolder = Annotated[Path, _option("Folder of results. [results/runs]", "FOLDER", "--out")]
 CheckpointEvery = Annotated[int, _option("Rounds between checkpoints. [10]", "N", min=1)]
+StateMemory = Annotated[
+    float, _option("GiB of clients' private states in a run's memory; the rest is in files. [2.0]", "GIB", min=0)
+]
 Fresh = Annotated[bool, _option("Forget what is stored and start anew.", None, "--fresh")]
 Quiet = Annotated[bool, _option("No progress.", None, "--quiet")]
 ReportFolder = Annotated[Path | None, _option("Where to write. [FOLDER/report]", "FOLDER", "--out")]

@@ -11,8 +11,9 @@ from pflbench.config import Run
 from pflbench.errors import RunFailed, UserError
 from pflbench.federation import Diverged, Federation, Record
 from pflbench.ledger import FINAL, Lease, LeaseLost, Ledger
-from pflbench.records import Records
+from pflbench.records import STATES, Records
 from pflbench.site import Setup
+from pflbench.states import States
 
 Watcher = Callable[[Record, Record], None]
 """Called with the record and the timing of every round, as it ends."""
@@ -36,6 +37,7 @@ def execute(
     *,
     workers: int = 1,
     checkpoint_every: int = 10,
+    state_memory: float = 2.0,
     fresh: bool = False,
     renew: bool = False,
     scale: str | None = None,
@@ -47,13 +49,15 @@ def execute(
 
     `fresh` forgets what is stored; `renew` does if it is unfinished and of another version of the plugin, so that no
     run mixes two. `started` is called with the number of rounds that are there already, unless all are. `scale` names
-    the tier of a sweep, for the record; `lease` is its right to do the run.
+    the tier of a sweep, for the record; `lease` is its right to do the run. `state_memory` is how many GiB of clients'
+    private states are in memory, the rest being in files; it changes no number.
     """
     records = Records(out / setup.run.id, setup.run.id)
     about = provenance.about(setup, workers, scale)
     finished = records.status.get("status") in FINAL
     if finished and not fresh:
         records.open(about)
+        records.tidy()  # it may have been killed before it could
         return records
     with _claimed(out, setup.run.id, lease) as held, _one_thread():
         if fresh or (renew and records.outdated(about)):
@@ -62,11 +66,13 @@ def execute(
         snapshot = records.restore()
         machinery = engine.start(setup, min(workers, setup.run.clients))
         try:
-            federation = Federation(setup, machinery)
+            states = States(records.folder / STATES, int(state_memory * 2**30))
+            federation = Federation(setup, machinery, states)
             if snapshot:
+                states.round = snapshot["round"]
                 federation.restore(snapshot)
             started(federation.round)
-            _play(federation, records, held, checkpoint_every, watch)
+            _play(federation, states, records, held, checkpoint_every, watch)
         finally:
             machinery.close()
     return records
@@ -102,8 +108,10 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def _play(federation: Federation, records: Records, lease: Lease, checkpoint_every: int, watch: Watcher) -> None:
-    """All rounds that are left."""
+def _play(
+    federation: Federation, states: States, records: Records, lease: Lease, checkpoint_every: int, watch: Watcher
+) -> None:
+    """All rounds that are left; `states` are those of the federation."""
     last = federation.run.rounds
     saved = federation.round
     whole = federation.snapshot()  # after the last round whose record is written: a step may be broken off anywhere
@@ -127,9 +135,11 @@ def _play(federation: Federation, records: Records, lease: Lease, checkpoint_eve
         if federation.round == 0:
             note(*federation.start())
         while federation.round < last:
+            states.round = federation.round + 1
             note(*federation.step())
             if federation.round % checkpoint_every == 0 and federation.round < last:
                 save()
+                states.settle()
         records.finish("done", last)
     except Diverged as divergence:
         records.finish("diverged", federation.round, str(divergence))

@@ -26,6 +26,7 @@ class Sweep:
     launcher: Launcher
     scale: str
     checkpoint_every: int = 10
+    state_memory: float = 2.0
     data_root: Path | None = None
     retry_failed: bool = False
     watch: Callable[["Sweep", str | None], None] = lambda sweep, ended: None
@@ -61,6 +62,12 @@ class Sweep:
             for run in list(self.leases):
                 self._put_down(run)
 
+    def add(self, runs: Mapping[str, Planned]) -> None:
+        """More runs, while it is at work; those that it has are left as they are."""
+        new = {id: run for id, run in runs.items() if id not in self.runs}
+        self.runs = {**self.runs, **new}
+        self.waiting += new
+
     def _left(self) -> list[str]:
         """The runs that have not ended, in order; a failed one only on request."""
         left, leases = [], self.ledger.leases()
@@ -95,7 +102,8 @@ class Sweep:
             self.ledger.note(run, "begun")
             planned = self.runs[run]
             chosen = config.read(planned.config)
-            return Task(chosen, planned.plugin, self.folder, lease, self.scale, self.checkpoint_every, self.data_root)
+            how = self.checkpoint_every, self.state_memory, self.data_root
+            return Task(chosen, planned.plugin, self.folder, lease, self.scale, *how)
         return None
 
     def _put_down(self, run: str) -> None:

@@ -22,6 +22,7 @@ class Task:
     lease: Lease
     scale: str
     checkpoint_every: int = 10
+    state_memory: float = 2.0
     data_root: Path | None = None
     device: str = "cpu"
 
@@ -53,8 +54,8 @@ def do(task: Task) -> str | None:
     """
     try:
         setup = rounds.prepare(task.run, task.plugin, task.data_root, task.device)
-        how: dict[str, Any] = {"checkpoint_every": task.checkpoint_every, "scale": task.scale, "lease": task.lease}
-        rounds.execute(setup, task.folder, renew=True, **how)
+        how: dict[str, Any] = {"checkpoint_every": task.checkpoint_every, "state_memory": task.state_memory}
+        rounds.execute(setup, task.folder, renew=True, scale=task.scale, lease=task.lease, **how)
     except (KeyboardInterrupt, LeaseLost):
         pass  # its records say all there is to say
     except RunFailed as failure:

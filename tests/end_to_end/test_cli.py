@@ -54,7 +54,7 @@ def test_help_states_the_defaults_that_a_run_has(call: Call):
     found = [re.fullmatch(r"([a-z-]+) [A-Z]+ .*?\[(.*?)\].*", piece) for piece in pieces]
     shown = {match[1].replace("-", "_"): match[2] for match in found if match}
     words = {"clients": "20, or as many as file:PATH has", "partition_seed": "the seed", "keep_last": "all"}
-    words["max_samples"] = "no limit"
+    words |= {"max_samples": "no limit", "evaluate_clients": "all"}
     left_out = {"algorithm", "hparams", "samples_per_client", "overlap"}
     for field in dataclasses.fields(Run):
         if field.name not in left_out:

@@ -61,8 +61,9 @@ def test_runs_that_were_stored_before_a_setting_was_added_keep_their_names(name)
 
 def test_added_settings_name_a_run_where_they_are_not_the_default():
     ids = {run().id, run(max_samples=30).id, run(max_samples=31).id, run(representations=5).id}
-    assert len(ids | {run(validation=0.1).id, run(validation=0.2).id}) == 6
-    assert run(max_samples="none", representations="0", validation="0").id == run().id
+    ids |= {run(validation=0.1).id, run(validation=0.2).id, run(evaluate_clients=5).id, run(evaluate_clients=6).id}
+    assert len(ids) == 8
+    assert run(max_samples="none", representations="0", validation="0", evaluate_clients="none").id == run().id
 
 
 @pytest.mark.parametrize("parts", [("train", "test"), ("train", "test", "validation")])
@@ -99,6 +100,7 @@ def test_toml_with_scarcity(tmp_path):
     [
         ({"rounds": 0}, {}, "rounds = 0: must be at least 1"),
         ({"rounds": "many"}, {}, "rounds = 'many': must be a whole number"),
+        ({"evaluate_clients": 0}, {}, "evaluate_clients = 0: must be at least 1"),
         ({"rounds": 2.5}, {}, "must be a whole number"),
         ({"max_samples": "few"}, {}, "max_samples = 'few': must be a whole number"),
         ({"participation": 0}, {}, "participation"),
