@@ -13,6 +13,7 @@ from pflbench.site import Setup
 CIFAR = "synthetic:classes=10,side=32,channels=3,samples=8000"
 EMNIST = "synthetic:classes=47,side=28,channels=1,samples=8000"
 NEVER = 10**6  # rounds
+THREADS = torch.get_num_threads()  # what torch takes by itself
 
 
 def setup(

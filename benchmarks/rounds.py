@@ -6,10 +6,8 @@ from pflbench.engine import Processes, Serial
 from pflbench.federation import Federation
 
 from .interleave import Finding, at_least, ratio, speeds, spread
-from .problem import setup, step
+from .problem import THREADS, setup, step
 from .sequential import SequentialFedAvg
-
-THREADS = torch.get_num_threads()  # what torch takes by itself
 
 
 def measure(turns: int) -> list[Finding]:
