@@ -76,14 +76,9 @@ class Records:
 
     def append(self, file: str, record: Mapping[str, Any]) -> None:
         """Add one JSON line; numbers that are not finite become null."""
-        style: Any = {"separators": (",", ":")}
-        try:
-            line = json.dumps(record, allow_nan=False, **style)
-        except ValueError:  # looking for them in the lists of thousands of clients takes longer than writing those
-            line = jsontext.dumps(record, **style)
         try:
             with (self.folder / file).open("a") as lines:
-                lines.write(line + "\n")
+                lines.write(jsontext.dumps(record, separators=(",", ":")) + "\n")
         except OSError as error:
             raise unwritable(self.folder, error) from error
 

@@ -1,5 +1,6 @@
 """How far the runs of a plan are, read from their folders, and how long the rest will take."""
 
+import contextlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from pflbench.plan import Planned
 
 ENDED = ("done", "diverged", "failed")
 STATES = (*ENDED, "running", "missing")
-TAIL = 1 << 18  # bytes at the end of a file that hold what we look for, but for runs of thousands of clients
+TAILS = (1 << 18, 1 << 23)  # bytes at the end of a file that hold what we look for; of runs of thousands of clients
 
 
 @dataclass(frozen=True)
@@ -89,18 +90,19 @@ def _kin(planned: Planned) -> tuple[Any, ...]:
 
 def _last(path: Path, word: bytes = b"") -> dict[str, Any]:
     """The last whole line of a file of JSON lines that has this word; empty if there is none near the end."""
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - TAIL))
-            tail = file.read()
-    except OSError:
-        return {}
-    for line in reversed(tail.splitlines(keepends=True)):
-        if line.endswith(b"\n") and word in line:
-            try:
-                found: dict[str, Any] = json.loads(line)
-                return found
-            except ValueError:
-                continue
+    for reach in TAILS:
+        try:
+            with path.open("rb") as file:
+                size = file.seek(0, 2)
+                file.seek(max(0, size - reach))
+                tail = file.read()
+        except OSError:
+            return {}
+        for line in reversed(tail.splitlines(keepends=True)):
+            if line.endswith(b"\n") and word in line:
+                with contextlib.suppress(ValueError):  # of a line that is not whole
+                    found: dict[str, Any] = json.loads(line)
+                    return found
+        if size <= reach:
+            break
     return {}

@@ -62,10 +62,11 @@ def cell(runs: Sequence[Numbers], choice: Choice) -> Cell:
 def majority(runs: Sequence[Numbers], choice: Choice) -> Cell:
     """The same for answering every client's most frequent training label; all methods of a seed have the same."""
     guesses: dict[int, Numbers] = {}
-    for run in runs:
+    for run in sorted(runs, key=lambda run: run.clients.size == 0):  # those first that tell which clients are scored
         seed = run.planned.config["seed"]
         if run.about and seed not in guesses and np.isfinite(guess := run.majority()).any():
-            guesses[seed] = dataclasses.replace(run, clients=guess)
+            scored = np.isfinite(run.clients) if run.clients.size == guess.size else np.isfinite(guess)
+            guesses[seed] = dataclasses.replace(run, clients=np.where(scored, guess, np.nan))
     found = [(accuracy(run, choice), client_std(run)) for run in guesses.values()]
     return _summary(found, choice, "ok" if found else "missing")
 

@@ -44,6 +44,7 @@ def row(run: Numbers, weighted: bool = False) -> Row:
         "data": str(run.about.get("data", {}).get("title", config["dataset"])),
         "partition": config["partition"],
         "clients": config["clients"],
+        "scored": int(known.size),
         "seed": config["seed"],
         "status": status(run),
         "reason": run.reason,
@@ -66,7 +67,7 @@ def status(run: Numbers) -> str:
 
 def line(row: Row) -> str:
     """A run's result in one line."""
-    score = f"{_percent(row['accuracy'])} % +/- {_percent(row['std'])} over {row['clients']} clients"
+    score = f"{_percent(row['accuracy'])} % +/- {_percent(row['std'])} over {row['scored']} clients"
     what = f"{row['method']} on {row['data']}, {row['partition']}: {score}"
     return f"{what} ({row['point']}, round {row['round']}); {row['folder']}"
 

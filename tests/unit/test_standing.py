@@ -125,10 +125,12 @@ def test_half_a_first_line_is_nothing(book, run):
 def test_only_the_end_of_a_long_file_is_read(tmp_path, monkeypatch):
     path = tmp_path / "timing.jsonl"
     path.write_text("".join(f'{{"round":{number}}}\n' for number in range(100)))
-    monkeypatch.setattr(standing, "TAIL", 20)
+    monkeypatch.setattr(standing, "TAILS", (20,))
     assert standing._last(path) == {"round": 99}
-    monkeypatch.setattr(standing, "TAIL", 8)  # less than a line
+    monkeypatch.setattr(standing, "TAILS", (8,))  # less than a line
     assert standing._last(path) == {}
+    monkeypatch.setattr(standing, "TAILS", (8, 20))  # a second look reaches further
+    assert standing._last(path) == {"round": 99}
 
 
 def test_a_run_without_test_samples_has_no_accuracy(book, run):

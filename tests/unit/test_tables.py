@@ -177,6 +177,12 @@ def test_the_majority_row_is_the_mean_over_seeds_not_over_methods():
     assert accuracy.majority(runs, Choice()).accuracy == pytest.approx((62.5 + 100) / 2)
 
 
+def test_the_majority_row_is_of_the_clients_that_were_scored():
+    unscored = float("nan")
+    assert accuracy.majority([run(scores=(unscored, 1.0), counts=COUNTS)], Choice()).accuracy == 100
+    assert accuracy.majority([run(scores=(1.0, unscored), counts=COUNTS)], Choice()).accuracy == 25
+
+
 def test_without_class_counts_there_is_no_majority_row():
     assert not accuracy.marks_of(layout(run()), Choice()).table.baselines
     assert "Majority" not in accuracy.table(layout(run()), Choice()).caption
