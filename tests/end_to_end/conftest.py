@@ -1,6 +1,7 @@
 """What tests of the command line share."""
 
 import json
+import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,9 @@ import pytest
 
 from pflbench import cli, experiment, registry
 from pflbench.plan import Planned
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background: processes that we start would
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # never hear the Ctrl-C that tests send them
 
 Call = Callable[..., tuple[int, str, str]]
 
