@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import mse_loss, one_hot
 
 from pflbench.api import Algorithm, Client, Hparams, Message, Model, Net, Replies, State, Taxonomy, log, setting
-from pflbench.ops import centroids, cross_entropy, cross_entropy_loss, local_sgd, mean_of, phi, pi, pooled_centroids
+from pflbench.ops import centroids, cross_entropy, head_sgd, local_sgd, mean_of, phi, pi, pooled_centroids
 from pflbench.ops import simplex_qp, weighted_mean
 
 
@@ -55,7 +55,7 @@ class FedPAC(Algorithm):
             return cross_entropy(net.head(net.drop(z)), y) + lam * mse_loss(z, target[y])
 
         of_head = replace(self.hp, epochs=self.hp.head_epochs, lr=self.hp.head_lr)
-        theta = local_sgd(cross_entropy_loss, theta, client, of_head, part="head", stream="head")
+        theta = head_sgd(theta, client, of_head)
         theta = local_sgd(aligned, theta, client, self.hp, part="body", stream="base")
         omega = centroids(self.net(theta), client)  # with the trained base
         return {"phi": phi(theta), "pi": pi(theta), "omega": omega, "H": H.float(), "V": V.float(), "n": client.n}, {}

@@ -177,12 +177,18 @@ class Client:
         onehot = nn.functional.one_hot(self.y, self.task.classes)
         return onehot.sum(0).to(torch.int32)
 
-    def batches(self, size: int, epochs: int = 1, stream: str = "train") -> Iterator[tuple[Tensor, Tensor]]:
-        """Shuffled batches (x, y); the order depends on seed, client, round and the name of the stream only."""
+    def batches(
+        self, size: int, epochs: int = 1, stream: str = "train", z: Tensor | None = None
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Shuffled batches (x, y), or (z, y) if there is a row of z for every sample.
+
+        The order depends on seed, client, round and the name of the stream only.
+        """
         order = self.generator(stream)
         for _ in range(epochs if len(self.y) else 0):
             for rows in torch.randperm(len(self.y), generator=order).split(size):
-                yield self.task.pixels(self.x[rows]), self.y[rows.to(self.y.device)]
+                here = rows.to(self.y.device)
+                yield self.task.pixels(self.x[rows]) if z is None else z[here], self.y[here]
 
     def samples(self, size: int = 512) -> Iterator[tuple[Tensor, Tensor]]:
         """All training samples once, in order, in large batches: for statistics."""

@@ -57,14 +57,42 @@ def local_sgd(
     The mean loss is logged as `loss` (or `loss_<stream>` for other streams than "train").
     """
     net = client.task.net(theta, hp.dropout, client.generator("dropout", stream)).train()
+    batches = client.batches(hp.batch_size, hp.epochs, stream)
+    return _descended(loss, net, batches, hp, part, stream, clip)
+
+
+def head_sgd(theta: Params, client: Client, hp: Hparams, *, stream: str = "head") -> Params:
+    """local_sgd of the cross entropy over the head alone; z = body(x) is computed once for all passes."""
+    net = client.task.net(theta, hp.dropout, client.generator("dropout", stream)).train()
+    if not (hp.epochs and len(client.y)):
+        return net.parameters_now()
+    with torch.no_grad():
+        z = torch.cat([net.body(x) for x, _ in client.samples()])
+
+    def of_head(net: Net, z: Tensor, y: Tensor) -> Tensor:
+        return cross_entropy(net.head(net.drop(z)), y)
+
+    return _descended(of_head, net, client.batches(hp.batch_size, hp.epochs, stream, z), hp, "head", stream)
+
+
+def _descended(
+    loss: Loss,
+    net: Net,
+    batches: Iterable[tuple[Tensor, Tensor]],
+    hp: Hparams,
+    part: str = "",
+    stream: str = "train",
+    clip: float = 0.0,
+) -> Params:
+    """The parameters of the net after a step on every batch, `part` of them being trained; logs the mean loss."""
     for name, p in net.named_parameters():
         p.requires_grad_(name.startswith(part))
     trained = [p for p in net.parameters() if p.requires_grad]
     if not trained:
         return net.parameters_now()
     optimizer = optimizer_of(hp, trained)
-    total, seen = torch.zeros((), device=client.y.device), 0
-    for x, y in client.batches(hp.batch_size, hp.epochs, stream):
+    total, seen = torch.zeros((), device=trained[0].device), 0
+    for x, y in batches:
         value = loss(net, x, y)
         optimizer.zero_grad()
         value.backward()

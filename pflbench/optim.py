@@ -41,7 +41,7 @@ class SGD:
 class Adam(SGD):
     """m <- b1 m + (1 - b1) g; s <- b2 s + (1 - b2) g^2; p <- p - lr m^ / (sqrt(s^) + eps).
 
-    m^ = m / (1 - b1^t), s^ = s / (1 - b2^t), where t counts the steps of the parameter.
+    m^ = m / (1 - b1^t), s^ = s / (1 - b2^t), where t counts the steps of the parameter. One kernel does all of it.
     """
 
     def __init__(
@@ -51,27 +51,17 @@ class Adam(SGD):
         self.b1, self.b2, self.eps = b1, b2, eps
         self.m = [torch.zeros_like(p) for p in self.parameters]
         self.s = [torch.zeros_like(p) for p in self.parameters]
-        self.t = [0] * len(self.parameters)
+        self.t = [torch.zeros((), device=p.device) for p in self.parameters]
 
     @torch.no_grad()
     def step(self) -> None:
         """One step along the gradients."""
-        groups: dict[int, list[int]] = {}  # by steps done: one, unless some parameters had no gradient before
-        for i, p in enumerate(self.parameters):
-            if p.grad is not None:
-                groups.setdefault(self.t[i], []).append(i)
-        for t, group in groups.items():
-            self._step_of(group, t + 1)
-
-    def _step_of(self, group: list[int], t: int) -> None:
-        p, m, s = ([tensors[i] for i in group] for tensors in (self.parameters, self.m, self.s))
-        g = [tensor.grad for tensor in p if tensor.grad is not None]
-        torch._foreach_lerp_(m, g, 1 - self.b1)
-        torch._foreach_mul_(s, self.b2)
-        torch._foreach_addcmul_(s, g, g, 1 - self.b2)
-        below = torch._foreach_sqrt(s)
-        torch._foreach_div_(below, (1 - self.b2**t) ** 0.5)
-        torch._foreach_add_(below, self.eps)
-        torch._foreach_addcdiv_(p, m, below, -self.lr / (1 - self.b1**t))
-        for i in group:
-            self.t[i] = t
+        moved = [i for i, p in enumerate(self.parameters) if p.grad is not None]
+        if moved:
+            p, m, s, t = ([tensors[i] for i in moved] for tensors in (self.parameters, self.m, self.s, self.t))
+            g = [tensor.grad for tensor in p if tensor.grad is not None]
+            torch._foreach_add_(t, 1)
+            torch._fused_adam_(
+                p, g, m, s, [], t, lr=self.lr, beta1=self.b1, beta2=self.b2, eps=self.eps,
+                weight_decay=0.0, amsgrad=False, maximize=False,
+            )  # fmt: skip
