@@ -50,6 +50,21 @@ def test_blend_is_exact_at_its_ends():
     assert torch.equal(ops.blend(0.0, a, b)["w"], b["w"])
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_head_sgd_is_local_sgd_of_the_head_with_the_same_batches_and_dropout(optimizer, dropout):
+    federation = toy("fedavg", {"epochs": 3, "optimizer": optimizer, "dropout": dropout, "lr": 0.01})
+    client, theta, hp = federation.client(0), federation.algorithm.task.initial, federation.algorithm.hp
+    with collect_logs() as slow_logs:
+        slow = ops.local_sgd(ops.cross_entropy_loss, theta, client, hp, part="head", stream="head")
+    with collect_logs() as fast_logs:
+        fast = ops.head_sgd(theta, client, hp)
+    torch.testing.assert_close(ops.pi(fast), ops.pi(slow))
+    assert not any(torch.equal(fast[name], theta[name]) for name in ops.pi(theta))
+    assert all(torch.equal(fast[name], theta[name]) for name in ops.phi(theta))
+    assert fast_logs == pytest.approx(slow_logs)
+
+
 def test_local_sgd_takes_the_steps_of_the_formula():
     federation = toy("fedavg", {"lr": 0.1, "batch_size": 7, "epochs": 2})
     client, task, hp = federation.client(0), federation.algorithm.task, federation.algorithm.hp
