@@ -19,18 +19,20 @@ def run(
     device: str = "cpu",
     data_root: str | Path | None = None,
     checkpoint_every: int = 10,
+    state_memory: float = 2.0,
     fresh: bool = False,
     **settings: Any,
 ) -> "Result":
     """One run, as `pflbench run` does it: `pflbench.run("fedcosr", dataset="digits", partition="dir:0.1", rounds=20)`.
 
     `algorithm` is a method's name or the path of a plugin; `settings` are those of `pflbench.config.Run`. What is
-    stored already is not computed again. The result has its numbers as pandas frames.
+    stored already is not computed again. The result has its numbers as pandas frames. `state_memory`: GiB of clients'
+    private states in memory; the rest is in files.
     """
     from pflbench import config, rounds
     from pflbench.report.result import Result
 
     chosen = config.make(algorithm, settings, hparams or {})
     setup = rounds.prepare(chosen, algorithm, Path(data_root) if data_root else None, device)
-    records = rounds.execute(setup, Path(out), workers=workers, checkpoint_every=checkpoint_every, fresh=fresh)
-    return Result(records.folder)
+    how: Any = {"workers": workers, "checkpoint_every": checkpoint_every, "state_memory": state_memory, "fresh": fresh}
+    return Result(rounds.execute(setup, Path(out), **how).folder)
