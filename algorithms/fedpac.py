@@ -17,7 +17,7 @@ from torch.nn.functional import mse_loss, one_hot
 
 from pflbench.api import Algorithm, Client, Hparams, Message, Model, Net, Replies, State, Taxonomy, log, setting
 from pflbench.ops import centroids, cross_entropy, head_sgd, local_sgd, mean_of, phi, pi, pooled_centroids
-from pflbench.ops import simplex_qp, weighted_mean
+from pflbench.ops import represented, simplex_qp, weighted_mean
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,8 @@ class FedPAC(Algorithm):
 
     def local(self, client: Client, message: Message) -> tuple[Message, State]:
         theta, G = {**message["phi"], **message["pi"]}, message["omega"]
-        H, V = statistics(self.net(theta), client)  # with the received base
+        z = represented(theta, client)  # with the received base
+        H, V = statistics(z, client)
         m = (H * client.n / client.counts.clamp(min=1)[:, None]).float()  # own class means m_ic, where G has none
         target = m.index_copy(0, G["labels"].long(), G["means"])  # (C, k)
         lam = self.hp.lam if len(G["labels"]) else 0.0  # there is no G in the first round
@@ -55,7 +56,7 @@ class FedPAC(Algorithm):
             return cross_entropy(net.head(net.drop(z)), y) + lam * mse_loss(z, target[y])
 
         of_head = replace(self.hp, epochs=self.hp.head_epochs, lr=self.hp.head_lr)
-        theta = head_sgd(theta, client, of_head)
+        theta = head_sgd(theta, z, client, of_head)
         theta = local_sgd(aligned, theta, client, self.hp, part="body", stream="base")
         omega = centroids(self.net(theta), client)  # with the trained base
         return {"phi": phi(theta), "pi": pi(theta), "omega": omega, "H": H.float(), "V": V.float(), "n": client.n}, {}
@@ -96,17 +97,11 @@ class FedPAC(Algorithm):
         return torch.stack(alpha)
 
 
-@torch.no_grad()
-def statistics(net: Net, client: Client) -> tuple[Tensor, Tensor]:
+def statistics(z: Tensor, client: Client) -> tuple[Tensor, Tensor]:
     """H_i[c] = p_i(c) m_ic (C, k), and V_i = (1/n_i) (mean of ||z||^2 - ||H_i||^2), over all training data, float64.
 
     V_i is the variance of the mean of the block vectors (1{y=c} z)_c, whose mean is H_i.
     """
-    H = torch.zeros(client.task.classes, client.task.width, dtype=torch.float64, device=client.y.device)
-    squares = torch.zeros((), dtype=torch.float64, device=client.y.device)
-    for x, y in client.samples():
-        z = net.body(x).double()
-        H += one_hot(y, client.task.classes).double().T @ z
-        squares += z.square().sum()
-    H /= client.n
-    return H, (squares / client.n - H.square().sum()).clamp(min=0) / client.n
+    z = z.double()
+    H = one_hot(client.y, client.task.classes).double().T @ z / client.n
+    return H, (z.square().sum() / client.n - H.square().sum()).clamp(min=0) / client.n

@@ -9,8 +9,8 @@ method and is left out. The authors' code tunes the heads once more after the la
 
 from dataclasses import dataclass, replace
 
-from pflbench.api import Algorithm, Client, Hparams, Message, Model, Replies, State, Taxonomy, setting
-from pflbench.ops import cross_entropy_loss, head_sgd, local_sgd, phi, pi, weighted_mean
+from pflbench.api import Algorithm, Client, Hparams, Message, Model, Params, Replies, State, Taxonomy, setting
+from pflbench.ops import cross_entropy_loss, head_sgd, local_sgd, phi, pi, represented, weighted_mean
 
 
 @dataclass(frozen=True)
@@ -34,18 +34,23 @@ class FedRep(Algorithm):
 
     def local(self, client: Client, message: Message) -> tuple[Message, State]:
         theta = {**message["phi"], **client.state["pi"]}
-        of_head = replace(self.hp, epochs=self.hp.head_epochs)
-        # pi_i <- pi_i - eta grad_pi CE(phi, pi_i), then phi_i <- phi_i - eta grad_phi CE(phi_i, pi_i)
-        theta = head_sgd(theta, client, of_head)
+        theta = self.fit_head(theta, client, self.hp.head_epochs, "head")  # pi_i <- pi_i - eta grad_pi CE(phi, pi_i)
+        # phi_i <- phi_i - eta grad_phi CE(phi_i, pi_i)
         theta = local_sgd(cross_entropy_loss, theta, client, self.hp, part="body", stream="base")
         return {"phi": phi(theta), "n": client.n}, {"pi": pi(theta)}
+
+    def fit_head(self, theta: Params, client: Client, epochs: int, stream: str) -> Params:
+        """Passes over the head; the base stays as it is, so that z = phi(x) is computed once."""
+        if not epochs or not len(client.y):
+            return theta
+        return head_sgd(theta, represented(theta, client), client, replace(self.hp, epochs=epochs), stream=stream)
 
     def aggregate(self, server: State, replies: Replies) -> State:
         return {"phi": weighted_mean(replies, "phi")}
 
     def personal(self, client: Client, message: Message) -> Model:
         theta = {**message["phi"], **client.state["pi"]}
-        return head_sgd(theta, client, replace(self.hp, epochs=self.hp.final_head_epochs), stream="adapt")
+        return self.fit_head(theta, client, self.hp.final_head_epochs, "adapt")
 
     def trained(self, client: Client, message: Message, reply: Message) -> Model:
         return {**reply["phi"], **client.state["pi"]}

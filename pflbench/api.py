@@ -149,6 +149,10 @@ def _filled(skeleton: Any, values: Params, prefix: str = "") -> Any:
     return module
 
 
+LARGE = 256
+"""Samples in a batch without gradients. Twice as many take longer: the system then hands out fresh memory each time."""
+
+
 class Samples(Protocol):
     """Samples that are read on demand: a uint8 tensor, or rows of a memory map."""
 
@@ -190,7 +194,7 @@ class Client:
                 here = rows.to(self.y.device)
                 yield self.task.pixels(self.x[rows]) if z is None else z[here], self.y[here]
 
-    def samples(self, size: int = 512) -> Iterator[tuple[Tensor, Tensor]]:
+    def samples(self, size: int = LARGE) -> Iterator[tuple[Tensor, Tensor]]:
         """All training samples once, in order, in large batches: for statistics."""
         for rows in torch.arange(len(self.y)).split(size) if len(self.y) else ():
             yield self.task.pixels(self.x[rows]), self.y[rows.to(self.y.device)]

@@ -61,17 +61,20 @@ def local_sgd(
     return _descended(loss, net, batches, hp, part, stream, clip)
 
 
-def head_sgd(theta: Params, client: Client, hp: Hparams, *, stream: str = "head") -> Params:
-    """local_sgd of the cross entropy over the head alone; z = body(x) is computed once for all passes."""
-    net = client.task.net(theta, hp.dropout, client.generator("dropout", stream)).train()
-    if not (hp.epochs and len(client.y)):
-        return net.parameters_now()
-    with torch.no_grad():
-        z = torch.cat([net.body(x) for x, _ in client.samples()])
+@torch.no_grad()
+def represented(theta: Params, client: Client) -> Tensor:
+    """z = body(x) of all training samples, in their order."""
+    net = client.task.net(theta)
+    return torch.cat([net.body(x) for x, _ in client.samples()])
+
+
+def head_sgd(theta: Params, z: Tensor, client: Client, hp: Hparams, *, stream: str = "head") -> Params:
+    """local_sgd of the cross entropy over the head alone, where z = `represented(theta, client)`."""
 
     def of_head(net: Net, z: Tensor, y: Tensor) -> Tensor:
         return cross_entropy(net.head(net.drop(z)), y)
 
+    net = client.task.net(theta, hp.dropout, client.generator("dropout", stream)).train()
     return _descended(of_head, net, client.batches(hp.batch_size, hp.epochs, stream, z), hp, "head", stream)
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 
 from pflbench import records
-from pflbench.api import Model, Params, Samples, Task
+from pflbench.api import LARGE, Model, Params, Samples, Task
 from pflbench.data import Data
 from pflbench.ops import phi
 from pflbench.partition import Partition
@@ -26,7 +26,7 @@ FILE = "representations.npz"
 
 
 @torch.no_grad()
-def taken(model: Model, task: Task, x: Samples, number: int, size: int = 512) -> Vectors | None:
+def taken(model: Model, task: Task, x: Samples, number: int, size: int = LARGE) -> Vectors | None:
     """z of the first samples of x; None if the model has no body."""
     body = body_of(model, task)
     if body is None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from pflbench import models, registry, representations, wire
-from pflbench.api import Algorithm, Client, Message, Model, State, Task, collect_logs
+from pflbench.api import LARGE, Algorithm, Client, Message, Model, State, Task, collect_logs
 from pflbench.config import Run
 from pflbench.data import Data
 from pflbench.division import Ints
@@ -164,7 +164,7 @@ class Site:
         return {series: self._correct(model, counted_on(split, series)[id]) for series in series_of(split, name)}
 
     @torch.no_grad()
-    def _correct(self, model: Model, rows: Ints, size: int = 512) -> int:
+    def _correct(self, model: Model, rows: Ints, size: int = LARGE) -> int:
         data = self.setup.data
         x, right = Rows(data.x, rows), torch.zeros((), dtype=torch.int64, device=self.task.device)
         y = torch.from_numpy(np.asarray(data.y[rows])).to(self.task.device)

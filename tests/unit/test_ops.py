@@ -58,7 +58,7 @@ def test_head_sgd_is_local_sgd_of_the_head_with_the_same_batches_and_dropout(opt
     with collect_logs() as slow_logs:
         slow = ops.local_sgd(ops.cross_entropy_loss, theta, client, hp, part="head", stream="head")
     with collect_logs() as fast_logs:
-        fast = ops.head_sgd(theta, client, hp)
+        fast = ops.head_sgd(theta, ops.represented(theta, client), client, hp)
     torch.testing.assert_close(ops.pi(fast), ops.pi(slow))
     assert not any(torch.equal(fast[name], theta[name]) for name in ops.pi(theta))
     assert all(torch.equal(fast[name], theta[name]) for name in ops.phi(theta))
