@@ -14,7 +14,7 @@ REASONS = 10  # runs that failed or diverged of which a note tells why
 
 def how(layout: Layout, choice: Choice) -> str:
     """Scale, data, round, point and what else is not as usual in all settings."""
-    data = f"Data: {', '.join(dict.fromkeys(column.data for column in layout.columns))}."
+    data = f"Data: {', '.join(_data(layout))}."
     shared = _shared(layout)
     said = f"In all settings: {phrase(layout.runs[0].planned.config, shared)}." if shared else ""
     return " ".join(filter(None, [scale(layout), data, chosen_round(layout, choice), _point(layout, choice), said]))
@@ -23,7 +23,7 @@ def how(layout: Layout, choice: Choice) -> str:
 def scale(layout: Layout) -> str:
     """The tier; `paper` only means that it changes nothing."""
     tier = layout.plan.scale
-    return f"Scale: {tier}{' (nothing reduced)' if tier == 'paper' else ''}." if tier else ""
+    return f"Scale: {tier}{' (the experiment as it stands)' if tier == 'paper' else ''}." if tier else ""
 
 
 def chosen_round(layout: Layout, choice: Choice) -> str:
@@ -45,9 +45,9 @@ def over_seeds(layout: Layout) -> str:
 
 
 def span(numbers: Iterable[int]) -> str:
-    """ "5", or "1 to 5"."""
+    """ "5", "1 to 5", "6,000"."""
     found = sorted(set(numbers)) or [0]
-    return f"{found[0]}" if len(found) == 1 else f"{found[0]} to {found[-1]}"
+    return f"{found[0]:,}" if len(found) == 1 else f"{found[0]:,} to {found[-1]:,}"
 
 
 def notes(layout: Layout, choice: Choice) -> list[str]:
@@ -119,6 +119,17 @@ def _shared(layout: Layout) -> list[str]:
     """Unusual settings that are the same in all runs."""
     configs = [run.planned.config for run in layout.runs]
     return [name for name in unusual(configs[0]) if name not in differing(configs)]
+
+
+def _data(layout: Layout) -> list[str]:
+    """The data sets, each with the number of samples that the clients of a run have between them."""
+    sizes: dict[str, set[int]] = {column.data: set() for column in layout.columns}
+    for column in layout.columns:
+        for run in layout.column(column.key):
+            if run.about:
+                parts = [name for name in ("train", "validation", "test") if f"n_{name}" in run.about["partition"]]
+                sizes[column.data].add(sum(int(run.sizes(part).sum()) for part in parts))
+    return [f"{name} ({span(found)} samples)" if found else name for name, found in sizes.items()]
 
 
 def _point(layout: Layout, choice: Choice) -> str:

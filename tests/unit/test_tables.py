@@ -346,7 +346,7 @@ def test_an_experiment_of_another_scale_is_no_base():
         (Choice(std="seeds"), "averaged over 2 seeds, and std over seeds"),
         (Choice(), "Each method is scored at its own point"),
         (Choice(point="post"), "All are scored right after local training (post)."),
-        (Choice(), "Scale: small. Data: Digits."),
+        (Choice(), "Scale: small. Data: Digits (4 samples)."),
         (Choice(), "In all settings: at most 250 samples a client."),
     ],
 )
