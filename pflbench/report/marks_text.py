@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pflbench.report.marks import COUNTED, MEASURES, Column, Marked, Measure, Row
 
 AVERAGED = "Averaged"
-WORDS = {"missing": "not run", "failed": "failed", "diverged": "diverged"}
+WORDS = {"missing": "missing", "failed": "failed", "diverged": "diverged"}
 
 
 @dataclass(frozen=True)

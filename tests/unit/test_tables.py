@@ -147,7 +147,7 @@ def test_no_state_is_hidden_in_the_table():
     assert cells["Local"].startswith("75.00*\u00a7")
     assert cells["FedAvg"] == "\u2013d \u00b1 \u2013d"
     assert cells["FedCoSR"] == "\u2013m \u00b1 \u2013m"
-    for said in ("\u2013d: diverged.", "\u2013m: not run.", "\u00a7: of fewer seeds (1) than others (2)."):
+    for said in ("\u2013d: diverged.", "\u2013m: missing.", "\u00a7: of fewer seeds (1) than others (2)."):
         assert said in part.caption
     assert "averaged over 1 to 2 of 2 seeds" in part.caption
     assert "\u00a7" in part.markdown and r"$^{\S}$" in part.latex
