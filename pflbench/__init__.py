@@ -34,5 +34,12 @@ def run(
 
     chosen = config.make(algorithm, settings, hparams or {})
     setup = rounds.prepare(chosen, algorithm, Path(data_root) if data_root else None, device)
-    how: Any = {"workers": workers, "checkpoint_every": checkpoint_every, "state_memory": state_memory, "fresh": fresh}
-    return Result(rounds.execute(setup, Path(out), **how).folder)
+    records = rounds.execute(
+        setup,
+        Path(out),
+        workers=workers,
+        checkpoint_every=checkpoint_every,
+        state_memory=state_memory,
+        fresh=fresh,
+    )
+    return Result(records.folder)

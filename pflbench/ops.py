@@ -56,9 +56,7 @@ def local_sgd(
     bit, whatever the optimizer. `clip` bounds the norm of the gradient. The optimizer (`hp.optimizer`) starts anew.
     The mean loss is logged as `loss` (or `loss_<stream>` for other streams than "train").
     """
-    net = client.task.net(theta, hp.dropout, client.generator("dropout", stream)).train()
-    batches = client.batches(hp.batch_size, hp.epochs, stream)
-    return _descended(loss, net, batches, hp, part, stream, clip)
+    return _descended(loss, theta, client, client.batches(hp.batch_size, hp.epochs, stream), hp, part, stream, clip)
 
 
 @torch.no_grad()
@@ -74,27 +72,28 @@ def head_sgd(theta: Params, z: Tensor, client: Client, hp: Hparams, *, stream: s
     def of_head(net: Net, z: Tensor, y: Tensor) -> Tensor:
         return cross_entropy(net.head(net.drop(z)), y)
 
-    net = client.task.net(theta, hp.dropout, client.generator("dropout", stream)).train()
-    return _descended(of_head, net, client.batches(hp.batch_size, hp.epochs, stream, z), hp, "head", stream)
+    return _descended(of_head, theta, client, client.batches(hp.batch_size, hp.epochs, stream, z), hp, "head", stream)
 
 
 def _descended(
     loss: Loss,
-    net: Net,
+    theta: Params,
+    client: Client,
     batches: Iterable[tuple[Tensor, Tensor]],
     hp: Hparams,
-    part: str = "",
-    stream: str = "train",
+    part: str,
+    stream: str,
     clip: float = 0.0,
 ) -> Params:
-    """The parameters of the net after a step on every batch, `part` of them being trained; logs the mean loss."""
+    """theta after a step on every batch, `part` of it being trained; logs the mean loss."""
+    net = client.task.net(theta, hp.dropout, client.generator("dropout", stream)).train()
     for name, p in net.named_parameters():
         p.requires_grad_(name.startswith(part))
     trained = [p for p in net.parameters() if p.requires_grad]
     if not trained:
         return net.parameters_now()
     optimizer = optimizer_of(hp, trained)
-    total, seen = torch.zeros((), device=trained[0].device), 0
+    total, seen = torch.zeros((), device=client.y.device), 0
     for x, y in batches:
         value = loss(net, x, y)
         optimizer.zero_grad()

@@ -8,7 +8,6 @@ from pflbench.report.captions import how, over_seeds
 from pflbench.report.grid import Head, Value, grid, label_of
 from pflbench.report.headings import Heading
 from pflbench.report.layout import Layout, seeds
-from pflbench.report.marks_text import WORDS
 from pflbench.report.numbers import Choice
 from pflbench.report.paper import paper_table
 from pflbench.report.paper_marks import SEEDS
@@ -49,7 +48,7 @@ def _numbers(
         measured, (accuracy, std) = cell(runs, choice), papers[method, column.paper]
         ours = measured.value("accuracy")
         difference = None if ours is None or accuracy is None else ours - accuracy
-        shown: Value = WORDS[measured.state] if ours is None else ours
+        shown: Value = measured.state if ours is None else ours
         spread = measured.value("std") if choice.std == "clients" else None
         rows.append([column.line, method, seeds(runs), shown, accuracy, difference, spread, std])
     digits = f".{choice.decimals}f"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pflbench.report.marks import COUNTED, MEASURES, Column, Marked, Measure, Row
 
 AVERAGED = "Averaged"
-WORDS = {"missing": "missing", "failed": "failed", "diverged": "diverged"}
+NO_NUMBER = ("missing", "failed", "diverged")  # states of a cell
 
 
 @dataclass(frozen=True)
@@ -81,9 +81,9 @@ def legend(marked: Marked, notation: Notation) -> str:
         parts.append(f"{notation.plus} {notation.minus}: better, worse than the same method in the base setting.")
     if any(row.kind == "proposed" for row in table.rows):
         parts.append(f"{notation.bold % 'Bold'}: the proposed method.")
-    for state, word in WORDS.items():
+    for state in NO_NUMBER:
         if any(cell.state == state for cell in cells):
-            parts.append(f"{_absent(state, notation)}: {word}.")
+            parts.append(f"{_absent(state, notation)}: {state}.")
     if any(cell.state in COUNTED and cell.value("std") is None for cell in cells):
         parts.append(f"{notation.dash}: no such number.")
     if few:
@@ -130,7 +130,7 @@ def long_csv(marked: Marked) -> str:
 
 
 def _absent(state: str, notation: Notation) -> str:
-    return notation.dash + (notation.letter % state[0] if state in WORDS else "")
+    return notation.dash + (notation.letter % state[0] if state in NO_NUMBER else "")
 
 
 def plain(text: str) -> str:

@@ -18,7 +18,6 @@ from pflbench.report.layout import (
     seeds,
     state,
 )
-from pflbench.report.marks_text import WORDS
 from pflbench.report.numbers import Choice
 from pflbench.report.parts import TablePart
 
@@ -37,7 +36,7 @@ def seeds_table(layout: Layout, choice: Choice) -> tuple[list[TablePart], list[s
             spread = sum(client_std(run) for run in counted(runs)) / len(values)
             line += [float(of["mean"]), spread, seed_std(values), float(of["low"]), float(of["high"])]
         else:
-            line += [WORDS[state(runs)], *[None] * 4]
+            line += [state(runs), *[None] * 4]
         rows.append(line)
     numbers = ("Accuracy (%)", "Std over clients", "Std over seeds", "Low", "High")
     heads = [*map(Head, ("Setting", "Method", "Seeds")), *(Head(name, f".{choice.decimals}f") for name in numbers)]
@@ -88,6 +87,6 @@ def clients_table(layout: Layout, choice: Choice) -> tuple[list[TablePart], list
 
 def _measured(means: pd.DataFrame, method: str, setting: str, names: Sequence[str], state: str) -> list[Value]:
     if (method, setting) not in means.index:
-        return [WORDS[state], *[None] * (len(names) - 1)]
+        return [state, *[None] * (len(names) - 1)]
     found = means.loc[(method, setting)]
     return [float(found[name]) * (100 if name.startswith("harmed") else 1) for name in names]

@@ -1,5 +1,6 @@
 """The committed measurements: their tables are made from their records, and pages show those tables."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -37,5 +38,6 @@ def test_the_committed_records_stay_small_and_know_no_machine():
     files = [file for file in REFERENCE.rglob("*") if file.is_file()]
     assert sum(file.stat().st_size for file in files) < 20e6
     assert not [file for file in files if file.suffix == ".pt"]
-    text = [file for file in files if file.suffix in {".json", ".jsonl", ".toml", ".md", ".csv", ".tex", ".html"}]
-    assert not [file for file in text if any(path in file.read_text() for path in ("/home/", "/root/", "/tmp/"))]
+    absolute = re.compile(r"(^|[\s\"=])/\w+/")
+    text = [file for file in files if file.suffix in {".json", ".jsonl", ".md", ".csv"}]
+    assert not [file for file in text if absolute.search(file.read_text())]

@@ -28,6 +28,21 @@ def test_steps_are_those_of_torch_also_where_gradients_are_missing(ours, theirs)
         torch.testing.assert_close(mine, reference, rtol=1e-6, atol=1e-7)
 
 
+def test_adam_of_channels_last_weights_is_that_of_torch():
+    draws = torch.Generator().manual_seed(0)
+    first, x = torch.randn(6, 4, 3, 3, generator=draws), torch.randn(5, 4, 8, 8, generator=draws)
+    found = []
+    for kind, layout in ((Adam, torch.channels_last), (torch.optim.Adam, torch.contiguous_format)):
+        w = first.clone().contiguous(memory_format=layout).requires_grad_()
+        optimizer = kind([w], lr=0.05)
+        for _ in range(5):
+            optimizer.zero_grad()
+            torch.nn.functional.conv2d(x.contiguous(memory_format=layout), w).square().mean().backward()
+            optimizer.step()
+        found.append(w.detach())
+    torch.testing.assert_close(*found, check_stride=False)
+
+
 def test_first_step_of_adam_moves_every_entry_by_the_rate():
     a = torch.zeros(5, requires_grad=True)
     (a * torch.tensor([1.0, -2.0, 3.0, 100.0, -0.01])).sum().backward()
