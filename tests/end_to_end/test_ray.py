@@ -1,6 +1,7 @@
 """A sweep on a Ray cluster that loses a node in the middle ends as a local one, bit for bit."""
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -26,14 +27,16 @@ partition = ["dir:0.5", "path:2"]
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch):
-    """Two nodes with a core each."""
+    """Two nodes with a core each. Ray's handler of SIGTERM goes with them: it is not for other tests."""
     from ray.cluster_utils import Cluster
 
     monkeypatch.setenv("RAY_worker_niceness", "0")
     monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    before = signal.getsignal(signal.SIGTERM)
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     yield made
     made.shutdown()
+    signal.signal(signal.SIGTERM, before)
 
 
 def sweep(file: Path, out: Path, *more: str) -> subprocess.Popen[str]:
