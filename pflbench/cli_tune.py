@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from pflbench.sweep import Sweep
     from pflbench.tune import Study
 
+TRIALS = 20  # where nothing is said
+
 Name = Annotated[str, typer.Argument(help="A name of 'pflbench experiments', or FILE.toml.", metavar="EXPERIMENT")]
 Out = Annotated[Path, typer.Option(help="Folder of the trials, tuned.toml and tuning.md.", metavar="FOLDER")]
-Trials = Annotated[int, typer.Option(help="Trials of each method in each setting.", metavar="N", min=1)]
+Trials = Annotated[int | None, typer.Option(help="Trials of each method in each setting. [20]", metavar="N", min=1)]
 Methods = Annotated[
     list[str] | None,
     typer.Option("--methods", "--algorithms", help="Methods in place of the experiment's.", metavar="NAMES"),
@@ -37,6 +39,14 @@ Searched = Annotated[
         metavar="NAMES",
     ),
 ]
+Grid = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--grid",
+        help="Values to try, and nothing else, in place of a search: lr=0.01,0.1; several make a grid.",
+        metavar="NAME=VALUES",
+    ),
+]
 Seeds = Annotated[
     list[int] | None, typer.Option("--seed", help="Tuning seed; may be repeated. [1000]", metavar="N", min=0)
 ]
@@ -46,10 +56,11 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what is searc
 def tune(
     name: Name,
     out: Out = Path("results/tuning"),
-    trials: Trials = 20,
+    trials: Trials = None,
     methods: Methods = None,
     only: options.Only = None,
     searched: Searched = None,
+    grid: Grid = None,
     seed: Seeds = None,
     scale: options.Scale = "paper",
     jobs: options.Jobs = None,
@@ -69,8 +80,11 @@ def tune(
     table = experiment.read(name)
     if methods:
         table["algorithms"] = experiment.listed(",".join(methods))
+    if grid and (trials or searched):
+        raise UserError("--grid says what is tried: leave out --tune and --trials")
     asked = experiment.listed(",".join(searched or [])) or [space.RULE]
-    found = tune.studies(Path(name).stem, table, scale, seed or [tune.SEED], asked, only or [])
+    found = tune.studies(Path(name).stem, table, scale, seed or [tune.SEED], asked, only or [], _grid(grid or []))
+    trials = trials or TRIALS
     if dry_run:
         return _dry_run(found, trials, jobs or cores(), probe, data_root, as_json)
     how = {"checkpoint_every": checkpoint_every, "retry_failed": retry_failed, "data_root": data_root}
@@ -79,12 +93,22 @@ def tune(
     try:
         _work(out, plan, found, trials, _launcher(device, jobs, runs_per_gpu), quiet or as_json, how)
     except KeyboardInterrupt as stop:
-        ended = sum(len(study.scores) for study in found)
-        print(f"stopped; {ended} of {trials * len(found)} trials are scored, the same command goes on", file=sys.stderr)
+        ended, every = sum(len(study.scores) for study in found), sum(study.budget(trials) for study in found)
+        print(f"stopped; {ended} of {every} trials are scored, the same command goes on", file=sys.stderr)
         raise typer.Exit(143 if isinstance(stop, Terminated) else 130) from None
     finally:
         signal.signal(signal.SIGTERM, before)
     _tell(out, table, found, as_json)
+
+
+def _grid(pairs: "Sequence[str]") -> dict[str, list[str]]:
+    """NAME=VALUE,VALUE as a table of texts."""
+    values = {name: text.split(",") for name, _, text in (pair.partition("=") for pair in pairs)}
+    if len(values) < len(pairs) or not all(all(texts) for texts in values.values()):
+        raise UserError(
+            f"--grid {' --grid '.join(pairs)}: must be NAME=VALUES, each name once, as in --grid lr=0.01,0.1"
+        )
+    return values
 
 
 def _plan(name: str, table: "Table", scale: str) -> "Plan":
@@ -175,9 +199,8 @@ def _dry_run(
     found: "Sequence[Study]", trials: int, jobs: int, probe: bool, data_root: Path | None, as_json: bool
 ) -> None:
     """What would be searched, and the time of all trials if they cost as much as the first."""
-    first = [run for study in found for run in study.first]
-    seconds, why = _estimate(first, data_root) if probe else (None, "")
-    whole = None if seconds is None else seconds * trials
+    runs = sum(study.budget(trials) * len(study.first) for study in found)
+    seconds, why = _estimate(found, trials, data_root) if probe else (None, "")
     rows = [
         {"method": study.method.title, "setting": study.setting, "hyperparameter": one.name, "first": one.first}
         | {"searched": one.words}
@@ -185,26 +208,28 @@ def _dry_run(
         for one in study.dimensions
     ]
     if as_json:
-        console.dump({"rows": rows, "runs": trials * len(first), "seconds": whole})
+        console.dump({"rows": rows, "runs": runs, "seconds": seconds})
         return
     shown = dict.fromkeys(tuple(str(value) for name, value in row.items() if name != "setting") for row in rows)
     console.table([name for name in rows[0] if name != "setting"], shown)
     settings = len({study.setting for study in found})
-    parts = [f"{len(found) // settings} methods", f"{settings} settings", f"{trials} trials"]
+    budgets = sorted({study.budget(trials) for study in found})
+    parts = [f"{len(found) // settings} methods", f"{settings} settings", f"{' or '.join(map(str, budgets))} trials"]
     parts += [f"{len(found[0].first)} seeds"] if len(found[0].first) > 1 else []
-    print(f"{' x '.join(parts)}: {trials * len(first)} runs")
-    if whole is not None:
-        print(f"about {console.duration(whole / jobs)} with {jobs} jobs, from one round of each method here")
+    print(f"{' x '.join(parts)}: {runs} runs")
+    if seconds is not None:
+        print(f"about {console.duration(seconds / jobs)} with {jobs} jobs, from one round of each method here")
     elif why:
         print(f"no estimate of the time: {why}")
 
 
-def _estimate(first: "Sequence[Planned]", data_root: Path | None) -> tuple[float | None, str]:
-    """Seconds of the first trial of every study on one core, or why they are not known."""
+def _estimate(found: "Sequence[Study]", trials: int, data_root: Path | None) -> tuple[float | None, str]:
+    """Seconds of all trials on one core, or why they are not known."""
     from pflbench import estimate
 
     try:
-        cost = estimate.seconds_per_round(first, data_root)
-        return sum(cost[run.id] * run.config["rounds"] for run in first), ""
+        runs = [(run, study.budget(trials)) for study in found for run in study.first]
+        cost = estimate.seconds_per_round([run for run, _ in runs], data_root)
+        return sum(cost[run.id] * run.config["rounds"] * times for run, times in runs), ""
     except (UserError, RunFailed) as error:
         return None, str(error)

@@ -6,8 +6,9 @@ Loop counts, sizes and choices are searched only where they are named.
 """
 
 import dataclasses
+import itertools
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -74,6 +75,26 @@ def dimensions(method: type[Algorithm], run: config.Run, asked: Sequence[str]) -
     return varied
 
 
+def grid(method: type[Algorithm], run: config.Run, asked: Mapping[str, Sequence[Any]]) -> tuple[Dimension, ...]:
+    """The hyperparameters of a run to try at the values asked for, of those that the method has."""
+    hparams = registry.hparams_type(method)
+    found = []
+    for name in asked.keys() & run.hparams.keys():
+        tried = [{**run.hparams, name: value} for value in asked[name]]
+        checked = [getattr(config.complete(hparams, given, run.dataset, method.title), name) for given in tried]
+        found.append(Dimension(name, run.hparams[name], tuple(checked), "choices"))
+    if not found:
+        raise UserError(f"--grid has nothing to tune of {method.title}; it has {', '.join(run.hparams)}")
+    return tuple(sorted(found, key=lambda one: [*asked].index(one.name)))
+
+
+def points(dimensions: Sequence[Dimension]) -> list[dict[str, Any]]:
+    """The trials of a grid: the first one, and then all points, each once."""
+    names = [one.name for one in dimensions]
+    every = [tuple(one.first for one in dimensions), *itertools.product(*(one.allowed for one in dimensions))]
+    return [dict(zip(names, values, strict=True)) for values in dict.fromkeys(every)]
+
+
 def by_rule(method: type[Algorithm], dataset: str) -> list[str]:
     """The names that are tuned by default; see the top of this file."""
     hparams = registry.hparams_type(method)
@@ -85,12 +106,12 @@ def by_rule(method: type[Algorithm], dataset: str) -> list[str]:
     return ["lr", *(f.name for f in ranges if ends[f.name][0] < config.default_for(f, dataset) < ends[f.name][1])]
 
 
-def check_names(methods: Iterable[type[Algorithm]], asked: Sequence[str]) -> None:
+def check_names(methods: Iterable[type[Algorithm]], asked: Iterable[str], option: str) -> None:
     """Refuse a name that no method has."""
     known = {f.name for method in methods for f in dataclasses.fields(registry.hparams_type(method))}
     for name in asked:
         if name not in known and name != RULE:
-            raise unknown("hyperparameter in --tune", name, [*known, RULE])
+            raise unknown(f"hyperparameter in {option}", name, [*known, RULE])
 
 
 def _dimension(f: "dataclasses.Field[Any]", hint: Any, first: Any) -> Dimension:

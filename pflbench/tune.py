@@ -28,6 +28,8 @@ from pflbench.space import Dimension
 if TYPE_CHECKING:
     import optuna
 
+Grid = Mapping[str, Sequence[Any]]  # values to try of hyperparameters
+
 GENERATION = 4  # trials that are asked for at once
 STARTUP = 2 * GENERATION  # trials, the first one among them, that do not learn from others
 SEED = 1000  # of tuning, where none is given
@@ -47,12 +49,17 @@ class Trial:
 class Study:
     """The search of one method in one setting; `block` and `variant` are its place in the experiment's table."""
 
-    def __init__(self, block: Table, variant: Table, first: Sequence[Planned], asked: Sequence[str]) -> None:
+    def __init__(
+        self, block: Table, variant: Table, first: Sequence[Planned], asked: Sequence[str], grid: Grid | None
+    ) -> None:
         self.block, self.variant, self.first = block, variant, tuple(first)
         self.method = registry.load(first[0].plugin)
         self.name = registry.name_of(self.method)
         self.setting = first[0].setting
-        self.dimensions: tuple[Dimension, ...] = space.dimensions(self.method, config.read(first[0].config), asked)
+        run = config.read(first[0].config)
+        self.dimensions: tuple[Dimension, ...]
+        self.dimensions = space.grid(self.method, run, grid) if grid else space.dimensions(self.method, run, asked)
+        self.grid = space.points(self.dimensions) if grid else None
         self.trials: list[Trial] = []
         self.scores: list[float] = []  # of the trials that have ended
         self.diverged: list[Planned] = []
@@ -71,30 +78,37 @@ class Study:
             if self.unfinished:
                 return self.unfinished
             self._tell(folder, ended)
-            if len(self.trials) >= trials:
+            left = self.budget(trials) - len(self.trials)
+            if left <= 0:
                 return []
-            self._ask(min(GENERATION, trials - len(self.trials)))
+            for values in self.grid or self._asked(min(GENERATION, left)):
+                self.trials.append(self._trial(len(self.trials), values))
 
-    def _ask(self, number: int) -> None:
-        """Add a generation of trials."""
+    def budget(self, trials: int) -> int:
+        """How many trials there will be if a search is given so many; a grid has its own number."""
+        return trials if self.grid is None else len(self.grid)
+
+    def _asked(self, number: int) -> list[dict[str, Any]]:
+        """Optuna's next generation; the very first trial is exactly as the experiment has it."""
         search = self._search
         distributions = {one.name: one.distribution() for one in self.dimensions}
         self._pending = [search.ask(distributions) for _ in range(number)]
-        for pending in self._pending:
-            values = {one.name: one.rounded(pending.params[one.name]) for one in self.dimensions}
-            if not self.trials:  # exactly as the experiment has them
-                values = {one.name: one.first for one in self.dimensions}
-            self.trials.append(self._trial(len(self.trials), values))
+        values = [
+            {one.name: one.rounded(pending.params[one.name]) for one in self.dimensions} for pending in self._pending
+        ]
+        return values if self.trials else [{one.name: one.first for one in self.dimensions}, *values[1:]]
 
     def _tell(self, folder: Path, ended: Mapping[str, str]) -> None:
         """Take in the scores of the newest generation, in the order of its trials."""
-        for pending, trial in zip(self._pending, self.trials[len(self.scores) :], strict=True):
+        newest = self.trials[len(self.scores) :]
+        for trial in newest:
             lost = [run for run in trial.runs if ended[run.id] != "done"]
             scores = [accuracy(folder, run) for run in trial.runs if run not in lost]
             score = WORST if lost else sum(scores) / len(scores)
             self.diverged += lost
             self.scores.append(score)
-            self._search.tell(pending, score)
+        for pending, trial in zip(self._pending, newest, strict=self.grid is None):  # a grid waits for no score
+            self._search.tell(pending, self.scores[trial.number])
         self._pending = []
 
     @property
@@ -143,8 +157,11 @@ def studies(
     seeds: Sequence[int] = (SEED,),
     asked: Sequence[str] = (space.RULE,),
     only: Sequence[str] = (),
+    grid: Grid | None = None,
 ) -> list[Study]:
-    """The searches of an experiment: every method that `only` leaves, in every setting that it leaves."""
+    """The searches of an experiment: every method that `only` leaves, in every setting that it leaves. With a `grid`,
+    all its values are tried and nothing else.
+    """
     taken = {run.config["seed"] for run in experiment.make(name, table).runs}
     if shared := sorted(taken & {*seeds}):
         raise UserError(
@@ -156,8 +173,10 @@ def studies(
         runs = experiment.chosen(experiment.make(name, here, scale).runs, only, [])
         for plugin in dict.fromkeys(run.plugin for run in runs):
             places.append((block, variant, [_held_out(run) for run in runs if run.plugin == plugin]))
-    space.check_names({registry.load(runs[0].plugin) for _, _, runs in places}, asked)
-    found = [Study(*place, asked) for place in places]
+    space.check_names(
+        {registry.load(runs[0].plugin) for _, _, runs in places}, grid or asked, "--grid" if grid else "--tune"
+    )
+    found = [Study(*place, asked, grid) for place in places]
     _check(name, found)
     return found
 

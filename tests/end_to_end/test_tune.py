@@ -1,5 +1,6 @@
 """Tuning as a user types it: the same result however it is done, and never a look at a test sample's accuracy."""
 
+import csv
 import json
 import random
 import shutil
@@ -178,6 +179,32 @@ def test_a_dry_run_shows_what_is_searched_and_writes_nothing(file: Path, tmp_pat
     ]
     assert "2 methods x 1 settings x 8 trials x 2 seeds: 32 runs\nabout " in out
     assert not (tmp_path / "none").exists()
+
+
+def test_a_grid_is_tried_as_it_is_written(file: Path, tmp_path: Path, call):
+    code, said, _ = call("tune", str(file), "--grid", "lr=0.01,0.1", "--methods", "fedavg", "--out", "out")
+    assert code == 0
+    assert [line.split(": ")[0] for line in said.splitlines()][:2] == ["done"] * 2
+    (row,) = csv.DictReader((tmp_path / "out/tuning.csv").read_text().splitlines())
+    assert (row["trials"], row["values"]) == ("2", f"lr={0.1 if row['trial'] == '1' else 0.01}")
+    code, said, _ = call("tune", str(file), "--grid", "lr=0.01,0.1", "--dry-run", "--no-probe")
+    assert (code, said.splitlines()[-1]) == (0, "2 methods x 1 settings x 2 or 3 trials: 5 runs")
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["--grid", "lr"], "--grid lr: must be NAME=VALUES"),
+        (["--grid", "lr=0.1,"], "--grid lr=0.1,: must be NAME=VALUES"),
+        (["--grid", "lr=1", "--grid", "lr=2"], "each name once"),
+        (["--grid", "lr=1", "--trials", "5"], "leave out --tune and --trials"),
+        (["--grid", "lr=1", "--tune", "lr"], "leave out --tune and --trials"),
+    ],
+)
+def test_a_grid_that_makes_no_sense_is_told_in_one_line(file: Path, words: list[str], message: str, call):
+    code, said, complained = call("tune", str(file), *words)
+    assert (code, said, complained.count("\n")) == (2, "", 1)
+    assert message in complained
 
 
 def test_a_method_that_fails_leaves_no_tuned_file_and_exit_code_1(tmp_path: Path, call):

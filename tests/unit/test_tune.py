@@ -139,6 +139,10 @@ def test_names_replace_the_rule_or_add_to_it_and_a_single_choice_is_none():
     [
         ({"asked": ["batchsize"]}, "unknown hyperparameter in --tune 'batchsize'; did you mean 'batch_size'?"),
         ({"asked": ["mu"]}, "--tune mu leaves nothing to tune of FedAvg; it has lr, batch_size"),
+        ({"grid": {"batchsize": ["8"]}}, "unknown hyperparameter in --grid 'batchsize'; did you mean 'batch_size'?"),
+        ({"grid": {"mu": ["1"]}}, "--grid has nothing to tune of FedAvg; it has lr, batch_size"),
+        ({"grid": {"lr": ["0.1", "fast"]}}, "hyperparameter lr = 'fast': must be a number"),
+        ({"grid": {"lr": ["-1"]}}, "hyperparameter lr = -1.0: must be at least 0"),
         ({"seeds": [7, 1]}, "--seed 1 is a seed of experiment mine"),
         ({"only": ["ditto"]}, "no method and setting is left by --only"),
         ({"table": {**TABLE, "variants": [{"hparams": {"lr": [0.1, 0.2]}}]}}, "has several [[variants]]"),
@@ -151,6 +155,23 @@ def test_a_mistake_is_told_in_one_line(how: dict[str, Any], message: str):
         tune.studies("mine", how.pop("table", TABLE), **how)
     assert message in str(told.value)
     assert "\n" not in str(told.value)
+
+
+def test_a_grid_is_the_default_and_all_its_points_once_and_needs_no_optuna(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    fedavg, fedprox = searched(tmp_path, 20, grid={"mu": ["0.5", "1"], "lr": ["0.01", "0.1"]})
+    assert values([fedavg]) == [[{"lr": 0.01}, {"lr": 0.1}]]
+    assert values([fedprox])[0] == [
+        {"mu": 0.01, "lr": 0.01},
+        *({"mu": mu, "lr": lr} for mu in (0.5, 1.0) for lr in (0.01, 0.1)),
+    ]
+    assert (fedavg.budget(20), fedprox.budget(20)) == (2, 5)
+    assert (fedavg.best, fedprox.best) == (1, 2)  # the first of those with lr = 0.1
+    again = MadeUp(tmp_path)
+    again.search(tune.studies("mine", TABLE, grid={"mu": ["0.5", "1"], "lr": ["0.01", "0.1"]}), 20)
+    assert again.done == []
 
 
 def test_one_variant_of_several_can_be_tuned(tmp_path: Path):
