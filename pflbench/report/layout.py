@@ -93,14 +93,21 @@ def run_frame(layout: Layout, choice: Choice) -> pd.DataFrame:
 
 
 def client_frame(layout: Layout) -> pd.DataFrame:
-    """method, setting, seed, client, accuracy (percent)."""
+    """method, setting, seed, client, accuracy (percent), scarce (see `scarce_of`)."""
     rows = [
-        (row.title, column.key, run.planned.config["seed"], client, 100 * float(share))
+        (row.title, column.key, run.planned.config["seed"], client, 100 * float(share), client in scarce_of(run))
         for column, row, runs in layout.places()
         for run in counted(runs)
         for client, share in enumerate(run.clients)
     ]
-    return pd.DataFrame(rows, columns=["method", "setting", "seed", "client", "accuracy"])
+    return pd.DataFrame(rows, columns=["method", "setting", "seed", "client", "accuracy", "scarce"])
+
+
+def scarce_of(run: Numbers) -> range:
+    """The last clients, where they keep a part of their data and the others all."""
+    config = run.planned.config
+    few = min(config["keep_last"] or 0, config["clients"]) if config["keep"] < 1 else 0
+    return range(config["clients"] - few, config["clients"])
 
 
 def lay_out(experiment: Experiment, everything: Sequence[Experiment]) -> Layout:

@@ -60,6 +60,8 @@ def clients_table(layout: Layout, choice: Choice) -> tuple[list[TablePart], list
     digits = f".{choice.decimals}f"
     measures = {
         "accuracy": Head("Mean (%)", digits),
+        "scarce": Head("Scarce clients (%)", digits),
+        "others": Head("Others (%)", digits),
         "worst_decile": Head("Worst tenth (%)", digits),
         "jain": Head("Jain's index", ".3f"),
         "variation": Head("Std / mean", ".3f"),
@@ -72,12 +74,19 @@ def clients_table(layout: Layout, choice: Choice) -> tuple[list[TablePart], list
         for column, row, runs in layout.places()
     ]
     heads = [*map(Head, ("Setting", "Method", "Seeds")), *measures.values()]
-    optional = [head.title for name, head in measures.items() if name.startswith(("gain", "harmed"))]
+    optional = [
+        head.title for name, head in measures.items() if name.startswith(("scarce", "others", "gain", "harmed"))
+    ]
     heads, rows = without_empty(heads, rows, optional)
+    scarce = (
+        " that of the clients that keep a part of their data and of the others,"
+        if found["scarce"].notna().any()
+        else ""
+    )
     caption = (
-        f"Clients: mean accuracy, that of the worst tenth of clients, Jain's index (1: all equal), std over mean; gain"
-        " in percentage points over a client's accuracy under a baseline of the same setting and seed, mean over"
-        f" clients, and the share of clients that lose. Every client counts once; means over {over_seeds(layout)}."
+        f"Clients: mean accuracy,{scarce} that of the worst tenth of clients, Jain's index (1: all equal), std over"
+        " mean; gain in percentage points over a client's accuracy under a baseline of the same setting and seed, mean"
+        f" over clients, and the share of clients that lose. Every client counts once; means over {over_seeds(layout)}."
         f" {how(layout, choice)}"
     )
     part = grid("clients", "Whom a method serves", caption, heads, rows, label_of(layout.plan.name, "clients"))

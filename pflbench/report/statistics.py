@@ -219,8 +219,9 @@ def variation(accuracy: npt.ArrayLike) -> float:
 def client_summary(frame: pd.DataFrame, baselines: Sequence[str] = ("Local", "FedAvg")) -> pd.DataFrame:
     """A row for every run: method, setting, seed, clients, accuracy (mean), worst_decile, jain, variation.
 
-    And for every baseline gain_NAME (mean over clients) and harmed_NAME (share of clients with a gain below 0), nan
-    for the baseline itself and where it was not run.
+    If the table says which clients are `scarce`: their mean accuracy, and that of the others; nan where none is. And
+    for every baseline gain_NAME (mean over clients) and harmed_NAME (share of clients with a gain below 0), nan for
+    the baseline itself and where it was not run.
     """
     keys = ["method", "setting", "seed"]
     kept = runs(frame, "client")
@@ -228,6 +229,10 @@ def client_summary(frame: pd.DataFrame, baselines: Sequence[str] = ("Local", "Fe
     table = grouped.agg(["size", "mean"]).set_axis(["clients", "accuracy"], axis=1)
     for measure in (worst_decile, jain, variation):
         table[measure.__name__] = grouped.agg(measure)
+    if "scarce" in kept:
+        for name, few in (("scarce", True), ("others", False)):
+            table[name] = kept[kept["scarce"] == few].groupby(keys)["accuracy"].mean()
+        table.loc[table["scarce"].isna(), "others"] = np.nan
     for name in baselines:
         known = name in set(kept["method"])
         gain = gains(kept, name).groupby(keys)["gain"] if known else None

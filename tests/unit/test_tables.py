@@ -431,6 +431,21 @@ def test_gains_of_clients_by_hand():
     assert said == ["No gain over Local: no run of it is done."]
 
 
+def test_clients_with_scarce_data_are_told_from_the_others():
+    few = {"keep": 0.1, "keep_last": 1, "clients": 3}
+    runs = [run("local", scores=[0.5, 0.7, 0.1], **few), run("ditto", scores=[0.4, 0.8, 0.2], **few)]
+    runs += [run("local", partition="path:2", scores=[0.5, 0.7, 0.1], **{**few, "keep_last": None})]
+    (part,), _ = spread.clients_table(layout(*runs), Choice())
+    cells = [dict(zip(part.headers, row, strict=True)) for row in part.rows]
+    found = [(row["Scarce clients (%)"], row["Others (%)"]) for row in cells]
+    assert sorted(found) == [("10.00", "60.00"), ("20.00", "60.00"), *[("\u2013", "\u2013")] * (len(found) - 2)]
+    assert len(found) > 2
+    assert "keep a part of their data and of the others" in part.caption
+    (part,), _ = spread.clients_table(layout(runs[2]), Choice())
+    assert not {"Scarce clients (%)", "Others (%)"} & {*part.headers}
+    assert "keep a part" not in part.caption
+
+
 # Tests
 
 
