@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -95,7 +96,14 @@ def run_frame(layout: Layout, choice: Choice) -> pd.DataFrame:
 def client_frame(layout: Layout) -> pd.DataFrame:
     """method, setting, seed, client, accuracy (percent), scarce (see `scarce_of`)."""
     rows = [
-        (row.title, column.key, run.planned.config["seed"], client, 100 * float(share), client in scarce_of(run))
+        (
+            row.title,
+            column.key,
+            run.planned.config["seed"],
+            client,
+            100 * float(share),
+            client in scarce_of(run.planned.config),
+        )
         for column, row, runs in layout.places()
         for run in counted(runs)
         for client, share in enumerate(run.clients)
@@ -103,9 +111,8 @@ def client_frame(layout: Layout) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["method", "setting", "seed", "client", "accuracy", "scarce"])
 
 
-def scarce_of(run: Numbers) -> range:
-    """The last clients, where they keep a part of their data and the others all."""
-    config = run.planned.config
+def scarce_of(config: Mapping[str, Any]) -> range:
+    """The last clients of a run, where they keep a part of their data and the others all."""
     few = min(config["keep_last"] or 0, config["clients"]) if config["keep"] < 1 else 0
     return range(config["clients"] - few, config["clients"])
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from pflbench.report import style
+from pflbench.report.layout import scarce_of
 from pflbench.report.numbers import Floats, mean
 from pflbench.report.overview import Group, Overview, ranked
 from pflbench.report.parts import FigurePart
@@ -18,13 +19,13 @@ def draw(seen: Overview) -> Iterator[FigurePart | str]:
     """A figure for every setting in which the last clients keep a part of their data."""
     for setting, groups in seen.settings.items():
         config = groups[0].config
-        if config["keep"] >= 1 or not config["keep_last"]:
+        scarce = scarce_of(config)
+        if not scarce:
             continue
         known = [group for group in ranked(groups) if group.done]
         if not known:
             yield f"No accuracies by client of {setting.line}: no run has an accuracy."
             continue
-        number, scarce = config["clients"], min(config["keep_last"], config["clients"])
         text = (
             f"Accuracy of every client on {setting.line} {seen.moment}. Clients in red have"
             f" {100 * config['keep']:g} % of their training data. Points are means over seeds, lines go from the lowest"
@@ -34,7 +35,7 @@ def draw(seen: Overview) -> Iterator[FigurePart | str]:
         text += " In the legend: mean and std over all clients; mean over those in red."
         if len(known) > MOST:
             text += f" Only the best {MOST} of {len(known)} methods are shown."
-        make = partial(_figure, known[:MOST], number, scarce)
+        make = partial(_figure, known[:MOST], config["clients"], len(scarce))
         title = f"Accuracy of every client, {setting.line}"
         yield FigurePart(seen.name("clients", setting), title, seen.caption(text, groups), make)
 
