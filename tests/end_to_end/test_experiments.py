@@ -41,7 +41,7 @@ RUNS = {
     "reference-ablation": (6 * 2 * 3, 6 * 2 * 3),
     "reference-fairness": (5 * 3, 5 * 3),
     "reference-same": (22 * 2 * 3, 22 * 2 * 3),
-    "reference-scarcity": (22 * 5, 22 * 5),
+    "reference-scarcity": (22 * 7, 22 * 7),
     "reference-weighting": (11 * 3, 11 * 3),
 }
 SEEDS = {"representations": 1, "distributions": 1, "quickstart": 1, "digits": 3, "reference-scarcity": 1}

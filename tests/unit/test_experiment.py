@@ -451,7 +451,7 @@ AT_SMOKE = {  # methods x settings x variants, of one seed
     "reference-ablation": 1 * 2 * 6,
     "reference-fairness": 5 * 1,
     "reference-same": 22 * 2,
-    "reference-scarcity": 22 * 5,
+    "reference-scarcity": 22 * 7,
     "reference-weighting": 1 * (5 + 1 + 5),
     "representations": 5 * 2,
     "scalability": 22 * 6,
