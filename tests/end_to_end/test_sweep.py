@@ -191,7 +191,7 @@ def test_ctrl_c_saves_checkpoints_and_the_same_command_goes_on(tmp_path):
     file, out = tmp_path / "grid.toml", tmp_path / "out"
     file.write_text(GRID.format(seeds=1, rounds=400))
     process = start(file, out, "--only", "fedcosr", "--checkpoint-every", "1000")
-    wait_until(lambda: sum(len(text.splitlines()) for text in numbers(out).values()) > 20, process)
+    wait_until(lambda: [text.count(b"\n") > 10 for text in numbers(out).values()] == [True, True], process)
     os.kill(process.pid, signal.SIGINT)
     _, complained = process.communicate(timeout=60)
     assert process.returncode == 130
