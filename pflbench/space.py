@@ -79,13 +79,13 @@ def grid(method: type[Algorithm], run: config.Run, asked: Mapping[str, Sequence[
     """The hyperparameters of a run to try at the values asked for, of those that the method has."""
     hparams = registry.hparams_type(method)
     found = []
-    for name in asked.keys() & run.hparams.keys():
+    for name in (name for name in asked if name in run.hparams):
         tried = [{**run.hparams, name: value} for value in asked[name]]
         checked = [getattr(config.complete(hparams, given, run.dataset, method.title), name) for given in tried]
         found.append(Dimension(name, run.hparams[name], tuple(checked), "choices"))
     if not found:
         raise UserError(f"--grid has nothing to tune of {method.title}; it has {', '.join(run.hparams)}")
-    return tuple(sorted(found, key=lambda one: [*asked].index(one.name)))
+    return tuple(found)
 
 
 def points(dimensions: Sequence[Dimension]) -> list[dict[str, Any]]:
