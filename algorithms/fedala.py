@@ -1,7 +1,7 @@
 """FedALA (Zhang et al., "FedALA: Adaptive local aggregation for personalized federated learning", AAAI 2023),
 Algorithm 1.
 
-Down: theta. Up: theta, n. Private: theta_i, the weights W_i of the upper layers. Scored: the merged model, before local
+Down: theta. Up: theta, n. Private: theta_i, the weights W_i of the upper layers. Evaluated: the merged model, before local
 training (pre).
 Deviations: p counts layers with all their tensors; the authors' code counts tensors. The subset for learning W is
 drawn sample by sample, theirs is a slice. The first learning ends after `max_passes` at the latest, theirs may never
@@ -15,28 +15,49 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pflbench.api import Algorithm, Client, Hparams, Message, Model, Params, Replies, State, Taxonomy, log, setting
+from pflbench.api import (
+    Algorithm,
+    Client,
+    Hparams,
+    Message,
+    Model,
+    Params,
+    Replies,
+    State,
+    log,
+    hparam,
+)
 from pflbench.ops import cross_entropy_loss, local_sgd, weighted_mean
 
 
 @dataclass(frozen=True)
-class Settings(Hparams):
-    lr: float = setting(0.1, (1e-4, 1.0), "eta, learning rate of local training")
-    p: int = setting(1, (0, 20), "upper layers, from the output on, whose merge is learned; the rest is taken over")
-    eta_w: float = setting(1.0, (0.0, 10.0), "rate of learning the weights W")
-    share: float = setting(0.8, (0.05, 1.0), "s, share of the local data that W is learned on")
-    threshold: float = setting(0.1, (1e-4, 1.0), "the first learning ends when the last losses vary less (std)")
-    window: int = setting(10, (2, 50), "of this many losses, one for each pass")
-    max_passes: int = setting(50, (1, 1000), "bound on the passes of the first learning; later ones take one")
+class FedALAHparams(Hparams):
+    lr: float = hparam(0.1, (1e-4, 1.0), "eta, learning rate of local training")
+    p: int = hparam(
+        1,
+        (0, 20),
+        "upper layers, from the output on, whose merge is learned; the rest is taken over",
+    )
+    eta_w: float = hparam(1.0, (0.0, 10.0), "rate of learning the weights W")
+    share: float = hparam(0.8, (0.05, 1.0), "s, share of the local data that W is learned on")
+    threshold: float = hparam(
+        0.1, (1e-4, 1.0), "the first learning ends when the last losses vary less (std)"
+    )
+    window: int = hparam(10, (2, 50), "of this many losses, one for each pass")
+    max_passes: int = hparam(
+        50, (1, 1000), "bound on the passes of the first learning; later ones take one"
+    )
 
 
 class FedALA(Algorithm):
     title = "FedALA"
-    taxonomy = Taxonomy("PFL", "Local aggregation", label_skew="yes", data_scarcity="no")
-    down, up = "theta", "theta + 1"
-    hp: Settings
+    family = "Local aggregation"
+    hp: FedALAHparams
 
-    def local(self, client: Client, message: Message) -> tuple[Message, State]:
+    def costs(self) -> tuple[str, str]:
+        return "theta", "theta + 1"
+
+    def client_update(self, client: Client, message: Message) -> tuple[Message, State]:
         start, W = self.merged(client, message)
         theta = local_sgd(cross_entropy_loss, start, client, self.hp)
         return {"theta": theta, "n": client.n}, {"theta": theta, "W": W}
@@ -52,7 +73,10 @@ class FedALA(Algorithm):
         upper = self.upper()
         if not client.state or not upper:
             return message["theta"], {}
-        g, a = ({name: theta[name] for name in upper} for theta in (message["theta"], client.state["theta"]))
+        g, a = (
+            {name: theta[name] for name in upper}
+            for theta in (message["theta"], client.state["theta"])
+        )
         W = self.learned(client, message["theta"], g, a)
         log(mean_weight=torch.cat([w.flatten() for w in W.values()]).mean())
         return {**message["theta"], **mix(W, g, a)}, W
@@ -69,7 +93,10 @@ class FedALA(Algorithm):
             for x, y in self.subset(client):
                 loss = cross_entropy_loss(net, x, y)
                 G = dict(zip(t, torch.autograd.grad(loss, list(t.values())), strict=True))
-                W = {name: (W[name] - self.hp.eta_w * G[name] * (g[name] - a[name])).clamp(0, 1) for name in W}
+                W = {
+                    name: (W[name] - self.hp.eta_w * G[name] * (g[name] - a[name])).clamp(0, 1)
+                    for name in W
+                }
                 put(t, mix(W, g, a))
             losses.append(loss.detach())  # of the last batch
         log(passes=len(losses))
@@ -77,7 +104,9 @@ class FedALA(Algorithm):
 
     def settled(self, losses: list[Tensor]) -> bool:
         window = self.hp.window
-        return len(losses) > window and bool(torch.stack(losses[-window:]).std(correction=0) < self.hp.threshold)
+        return len(losses) > window and bool(
+            torch.stack(losses[-window:]).std(correction=0) < self.hp.threshold
+        )
 
     def subset(self, client: Client) -> Iterator[tuple[Tensor, Tensor]]:
         """Batches of the samples that W is learned on, in a round always the same."""
@@ -93,10 +122,10 @@ class FedALA(Algorithm):
         chosen = layers[max(0, len(layers) - self.hp.p) :]
         return [name for name in names if name.rpartition(".")[0] in chosen]
 
-    def personal(self, client: Client, message: Message) -> Model:
+    def personal_model(self, client: Client, message: Message) -> Model:
         return self.merged(client, message)[0]
 
-    def trained(self, client: Client, message: Message, reply: Message) -> Model:
+    def trained_model(self, client: Client, message: Message, reply: Message) -> Model:
         return reply["theta"]
 
 

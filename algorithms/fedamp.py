@@ -1,6 +1,6 @@
 """FedAMP (Huang et al., "Personalized cross-silo federated learning on non-IID data", AAAI 2021), Algorithm 1.
 
-Down: u_i, the client's cloud model. Up: w_i. Private: w_i. Scored: w_i after training (post).
+Down: u_i, the client's cloud model. Up: w_i. Private: w_i. Evaluated: w_i after training (post).
 Deviations: at the FedCoSR paper's alpha = 10000 and sigma = 1 the weights xi leave [0, 1] for models that are close, so
 by default a row whose weights of others exceed 1 - 1/N is scaled down to that (`cap`), and training starts at u_i, not
 at w_i (`start`). The proximal problem gets a pass of SGD. alpha is multiplied by 0.1 every 30 rounds, the FedCoSR
@@ -13,33 +13,54 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pflbench.api import Algorithm, Client, Cohort, Hparams, Message, Model, Params, Replies, State, Taxonomy, log
-from pflbench.api import setting
+from pflbench.api import (
+    Algorithm,
+    Client,
+    Cohort,
+    Hparams,
+    Message,
+    Model,
+    Params,
+    Replies,
+    State,
+    log,
+)
+from pflbench.api import hparam
 from pflbench.ops import cross_entropy_loss, local_sgd, proximal
 
 COLUMNS = 1 << 16  # of the matrix of all models that are in float64 at a time
 
 
 @dataclass(frozen=True)
-class Settings(Hparams):
-    alpha: float = setting(1e4, (1e-2, 1e5), "alpha_0, step of the server; the pull of clients is lambda / alpha_t")
-    alpha_decay: float = setting(0.1, (0.01, 1.0), "factor on alpha every `alpha_every` rounds")
-    alpha_every: int = setting(30, (1, 1000), "rounds between decays of alpha")
-    alpha_min: float = setting(1.0, (1e-3, 1e5), "where decay of alpha ends; eta lambda / alpha < 2")
-    sigma: float = setting(1.0, (1e-3, 1e6), "scale of squared distances in A(x) = 1 - exp(-x / sigma)")
-    lam: float = setting(
-        1.0, (0.0, 100.0), "lambda, weight of the attention term, hence of the pull to the cloud model"
+class FedAMPHparams(Hparams):
+    alpha: float = hparam(
+        1e4, (1e-2, 1e5), "alpha_0, step of the server; the pull of clients is lambda / alpha_t"
     )
-    cap: bool = setting(True, [True, False], "keep cloud models convex combinations; false: as published")
-    start: str = setting("cloud", ["cloud", "own"], "local training starts at u_i or at w_i")
+    alpha_decay: float = hparam(0.1, (0.01, 1.0), "factor on alpha every `alpha_every` rounds")
+    alpha_every: int = hparam(30, (1, 1000), "rounds between decays of alpha")
+    alpha_min: float = hparam(1.0, (1e-3, 1e5), "where decay of alpha ends; eta lambda / alpha < 2")
+    sigma: float = hparam(
+        1.0, (1e-3, 1e6), "scale of squared distances in A(x) = 1 - exp(-x / sigma)"
+    )
+    lam: float = hparam(
+        1.0,
+        (0.0, 100.0),
+        "lambda, weight of the attention term, hence of the pull to the cloud model",
+    )
+    cap: bool = hparam(
+        True, [True, False], "keep cloud models convex combinations; false: as published"
+    )
+    start: str = hparam("cloud", ["cloud", "own"], "local training starts at u_i or at w_i")
 
 
 class FedAMP(Algorithm):
     title = "FedAMP"
-    taxonomy = Taxonomy("PFL", "Model collaboration", label_skew="yes", data_scarcity="no")
-    scored = "post"
-    down, up = "theta", "theta"
-    hp: Settings
+    family = "Model collaboration"
+    evaluation_point = "post"
+    hp: FedAMPHparams
+
+    def costs(self) -> tuple[str, str]:
+        return "theta", "theta"
 
     def init_server(self) -> State:
         return {"w": {}, "t": torch.zeros((), dtype=torch.int32)}
@@ -78,22 +99,32 @@ class FedAMP(Algorithm):
         log(xi_ii=xi.diagonal().mean())
         return xi
 
-    def local(self, client: Client, message: Message) -> tuple[Message, State]:
+    def client_update(self, client: Client, message: Message) -> tuple[Message, State]:
         # CE + lambda / (2 alpha) ||w - u_i||^2
-        loss = proximal(cross_entropy_loss, message["theta"], self.hp.lam / self.alpha(client.round))
-        w = local_sgd(loss, message["theta"] if self.hp.start == "cloud" else client.state["w"], client, self.hp)
+        loss = proximal(
+            cross_entropy_loss, message["theta"], self.hp.lam / self.alpha(client.round)
+        )
+        w = local_sgd(
+            loss,
+            message["theta"] if self.hp.start == "cloud" else client.state["w"],
+            client,
+            self.hp,
+        )
         return {"theta": w}, {"w": w}
 
     def aggregate(self, server: State, replies: Replies) -> State:
-        return {"w": {**server["w"], **{id: reply["theta"] for id, reply in replies.items()}}, "t": server["t"] + 1}
+        return {
+            "w": {**server["w"], **{id: reply["theta"] for id, reply in replies.items()}},
+            "t": server["t"] + 1,
+        }
 
-    def evaluation(self, server: State, cohort: Cohort) -> dict[int, Message]:
+    def evaluation_messages(self, server: State, cohort: Cohort) -> dict[int, Message]:
         return {id: {} for id in cohort.ids}  # clients score what they have
 
-    def personal(self, client: Client, message: Message) -> Model:
+    def personal_model(self, client: Client, message: Message) -> Model:
         return client.state["w"]
 
-    def trained(self, client: Client, message: Message, reply: Message) -> Model:
+    def trained_model(self, client: Client, message: Message, reply: Message) -> Model:
         return client.state["w"]
 
 
@@ -114,7 +145,9 @@ def mixed(W: Tensor, xi: Tensor) -> Tensor:
     """
     first = W[:1].double()
     parts = zip(W.split(COLUMNS, dim=1), first.split(COLUMNS, dim=1), strict=True)
-    return torch.cat([(w_0 + xi @ (w.double() - w_0)).float() for w, w_0 in parts], 1)  # (len(xi), P)
+    return torch.cat(
+        [(w_0 + xi @ (w.double() - w_0)).float() for w, w_0 in parts], 1
+    )  # (len(xi), P)
 
 
 def flat(theta: Params) -> Tensor:

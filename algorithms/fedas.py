@@ -1,6 +1,6 @@
 """FedAS (Yang et al., "FedAS: Bridging inconsistency in personalized federated learning", CVPR 2024), Algorithm 1.
 
-Down: phi. Up: phi, the Fisher trace F_i, n. Private: theta_i. Scored: theta_i after local training (post).
+Down: phi. Up: phi, the Fisher trace F_i, n. Private: theta_i. Evaluated: theta_i after local training (post).
 Deviations: every client aligns a copy of the global base (in the authors' code a client goes on from the base that
 the client before it aligned). As in their code, F_i is a sum over batches of the squared norm of the mean gradient, not
 the trace of the Fisher information; `fim` and `fim_norm` choose. Where all F_i vanish or one is not finite the server
@@ -13,29 +13,50 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from pflbench.api import Algorithm, Client, Hparams, Message, Model, Net, Params, Replies, State, Taxonomy, log, setting
+from pflbench.api import (
+    Algorithm,
+    Client,
+    Hparams,
+    Message,
+    Model,
+    Net,
+    Params,
+    Replies,
+    State,
+    log,
+    hparam,
+)
 from pflbench.ops import class_means, cross_entropy_loss, local_sgd, phi, weighted_mean
 
 
 @dataclass(frozen=True)
-class Settings(Hparams):
-    lr: float = setting(5e-3, (1e-4, 1.0), "eta, learning rate of local training")
-    epochs: int = setting(5, (0, 50), "E_l, passes over the local data in a round")
-    align_lr: float = setting(0.01, (0.0, 1.0), "learning rate of the alignment")
-    align_epochs: int = setting(1, (0, 50), "passes over the local data that align the base")
-    align_batch_size: int = setting(16, (1, 1024), "samples in a batch of the alignment")
-    weights: str = setting("fisher", ["fisher", "samples"], "of a client's base on the server: F_i or n_i (ablation)")
-    fim: str = setting("batch", ["batch", "per_sample"], "F_i from the mean gradients of batches, or from all samples'")
-    fim_norm: str = setting("sum", ["sum", "mean"], "F_i as the sum over batches (or samples), or as their mean")
+class FedASHparams(Hparams):
+    lr: float = hparam(5e-3, (1e-4, 1.0), "eta, learning rate of local training")
+    epochs: int = hparam(5, (0, 50), "E_l, passes over the local data in a round")
+    align_lr: float = hparam(0.01, (0.0, 1.0), "learning rate of the alignment")
+    align_epochs: int = hparam(1, (0, 50), "passes over the local data that align the base")
+    align_batch_size: int = hparam(16, (1, 1024), "samples in a batch of the alignment")
+    weights: str = hparam(
+        "fisher", ["fisher", "samples"], "of a client's base on the server: F_i or n_i (ablation)"
+    )
+    fim: str = hparam(
+        "batch",
+        ["batch", "per_sample"],
+        "F_i from the mean gradients of batches, or from all samples'",
+    )
+    fim_norm: str = hparam(
+        "sum", ["sum", "mean"], "F_i as the sum over batches (or samples), or as their mean"
+    )
 
 
 class FedAS(Algorithm):
     title = "FedAS"
-    taxonomy = Taxonomy("PFL", "Local aggregation", label_skew="no", data_scarcity="fairness only")
-    scored = "post"
-    down, up = "phi", "phi + 2"
-    cost_note = "class means never leave the client; a number for its Fisher trace does, and n"
-    hp: Settings
+    family = "Local aggregation"
+    evaluation_point = "post"
+    hp: FedASHparams
+
+    def costs(self) -> tuple[str, str]:
+        return "phi", "phi + 2"
 
     def init_server(self) -> State:
         return {"phi": phi(self.task.initial)}
@@ -43,7 +64,7 @@ class FedAS(Algorithm):
     def init_client(self) -> State:
         return {"theta": self.task.initial}
 
-    def local(self, client: Client, message: Message) -> tuple[Message, State]:
+    def client_update(self, client: Client, message: Message) -> tuple[Message, State]:
         theta = local_sgd(cross_entropy_loss, self.aligned(client, message), client, self.hp)
         fisher = self.fisher(client, theta)
         log(fisher=fisher)
@@ -54,7 +75,9 @@ class FedAS(Algorithm):
         own: Params = client.state["theta"]
         means, _ = class_means(self.net(own), client)  # (C, k)
 
-        def loss(net: Net, x: Tensor, y: Tensor) -> Tensor:  # sum_c mean_{x in c, dims} (f_psi(x) - m_ic)^2
+        def loss(
+            net: Net, x: Tensor, y: Tensor
+        ) -> Tensor:  # sum_c mean_{x in c, dims} (f_psi(x) - m_ic)^2
             each: Tensor = (net.body(x) - means[y]).square().mean(1)  # (B,)
             held = one_hot(y, self.task.classes).sum(0)  # (C,), samples of each class in the batch
             return (each / held[y]).sum()
@@ -74,15 +97,17 @@ class FedAS(Algorithm):
         total = torch.stack(norms).sum()
         return (total / len(norms) if self.hp.fim_norm == "mean" else total).float()
 
-    def aggregate(self, server: State, replies: Replies) -> State:  # phi = sum_i F_i / (sum_j F_j) phi_i
+    def aggregate(
+        self, server: State, replies: Replies
+    ) -> State:  # phi = sum_i F_i / (sum_j F_j) phi_i
         fishers = {id: reply["fisher"] for id, reply in replies.items()}
         total = torch.stack(list(fishers.values())).double().sum()
         usable = self.hp.weights == "fisher" and bool(total.isfinite() & (total > 0))
         log(weighed_by_samples=float(not usable))
         return {"phi": weighted_mean(replies, "phi", fishers if usable else None)}
 
-    def personal(self, client: Client, message: Message) -> Model:
+    def personal_model(self, client: Client, message: Message) -> Model:
         return self.aligned(client, message)
 
-    def trained(self, client: Client, message: Message, reply: Message) -> Model:
+    def trained_model(self, client: Client, message: Message, reply: Message) -> Model:
         return client.state["theta"]

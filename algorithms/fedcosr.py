@@ -1,9 +1,9 @@
 """FedCoSR (Federated contrastive shareable representations, IEEE Transactions on Cybernetics 2025), Algorithm 1.
 
-Down: phi, the centroids Omega of all classes that have one. Up: phi, the centroids Omega_i of the client's classes and
-their counts, n. Private: theta_i, its last contrastive loss L_i. Scored: theta_i after local training (post).
+Down: phi, the prototypes Omega of all classes that have one. Up: phi, the prototypes Omega_i of the client's classes and
+their counts, n. Private: theta_i, its last contrastive loss L_i. Evaluated: theta_i after local training (post).
 Deviations: weights are not clipped into [0, 1] after training, as the box has it if read literally; the base's weights
-are renormalised over the cohort, and a class that nobody refreshed keeps its centroid (both matter only below full
+are renormalised over the cohort, and a class that nobody refreshed keeps its prototype (both matter only below full
 participation); the first tau, which the paper leaves open, comes from a pass over the data (`first_tau`).
 """
 
@@ -15,41 +15,79 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from pflbench import ops
-from pflbench.api import Algorithm, Client, Cohort, Hparams, Message, Model, Net, Params, Replies, State, Taxonomy
-from pflbench.api import log, setting
+from pflbench.api import (
+    Algorithm,
+    Client,
+    Cohort,
+    Hparams,
+    Message,
+    Model,
+    Net,
+    Params,
+    Replies,
+    State,
+)
+from pflbench.api import log, hparam
 from pflbench.ops import cross_entropy
 
 
 @dataclass(frozen=True)
-class Settings(Hparams):
-    lr: float = setting(0.003, (1e-4, 0.1), "eta, learning rate of local training")
-    optimizer: str = setting("adam", ["sgd", "adam"], "local optimizer, new in every round")
-    dropout: float = setting(0.3, (0.0, 0.9), "dropout between body and head; representations are taken before it")
-    alpha: float = setting(1.0, (0.0, 2.0), "weight of the contrastive loss; 0: ablation, it then only drives tau")
-    temperature: float = setting(0.1, (0.01, 1.0), "tau_CL, temperature of the contrastive loss")
-    gamma: float = setting(0.8, (0.1, 5.0), "sensitivity of tau to the loss")
-    tau: str = setting("exp", ["exp", "linear", "fixed"], "share of the own base: exp(-gamma L), 1 - L or constant")
-    tau_value: float = setting(0.0, (0.0, 1.0), "tau where it is fixed: 0 takes the global base, 1 keeps the own")
-    first_tau: str = setting("eval", ["eval", "0", "1"], "tau before there is a loss: by a pass over the data, 0 or 1")
-    separate: bool = setting(True, [True, False], "share the base only; false: the head too (ablation)")
-    use_ce: bool = setting(True, [True, False], "cross entropy after the first round; false: ablation")
-    stale: str = setting("keep", ["keep", "drop"], "the centroid of a class that no client of the cohort holds")
-    min_clients: int = setting(1, (1, 100), "clients that a centroid needs, or the server drops it")
-    min_samples: int = setting(1, (1, 100), "samples that a class needs, or the client does not send its centroid")
-    announce_first: bool = setting(False, [True, False], "clients announce their classes and send allowed ones only")
-    dp_sigma: float = setting(0.0, (0.0, 10.0), "noise multiplier for base and centroids; 0: no clipping, no noise")
-    dp_clip_base: float = setting(1.0, (0.01, 100.0), "S_phi, bound of the norm of the base's change")
-    dp_clip_z: float = setting(1.0, (0.01, 100.0), "S_z, bound of the norm of a representation")
-    dp_delta: float = setting(1e-5, (1e-8, 1e-2), "delta for which epsilon is logged")
+class FedCoSRHparams(Hparams):
+    lr: float = hparam(0.003, (1e-4, 0.1), "eta, learning rate of local training")
+    optimizer: str = hparam("adam", ["sgd", "adam"], "local optimizer, new in every round")
+    dropout: float = hparam(
+        0.3, (0.0, 0.9), "dropout between body and head; representations are taken before it"
+    )
+    alpha: float = hparam(
+        1.0, (0.0, 2.0), "weight of the contrastive loss; 0: ablation, it then only drives tau"
+    )
+    temperature: float = hparam(0.1, (0.01, 1.0), "tau_CL, temperature of the contrastive loss")
+    gamma: float = hparam(0.8, (0.1, 5.0), "sensitivity of tau to the loss")
+    tau: str = hparam(
+        "exp", ["exp", "linear", "fixed"], "share of the own base: exp(-gamma L), 1 - L or constant"
+    )
+    tau_value: float = hparam(
+        0.0, (0.0, 1.0), "tau where it is fixed: 0 takes the global base, 1 keeps the own"
+    )
+    first_tau: str = hparam(
+        "eval", ["eval", "0", "1"], "tau before there is a loss: by a pass over the data, 0 or 1"
+    )
+    separate: bool = hparam(
+        True, [True, False], "share the base only; false: the head too (ablation)"
+    )
+    use_ce: bool = hparam(
+        True, [True, False], "cross entropy after the first round; false: ablation"
+    )
+    stale: str = hparam(
+        "data_fraction",
+        ["data_fraction", "drop"],
+        "the prototype of a class that no client of the cohort holds",
+    )
+    min_clients: int = hparam(1, (1, 100), "clients that a prototype needs, or the server drops it")
+    min_samples: int = hparam(
+        1, (1, 100), "samples that a class needs, or the client does not send its prototype"
+    )
+    announce_first: bool = hparam(
+        False, [True, False], "clients announce their classes and send allowed ones only"
+    )
+    dp_sigma: float = hparam(
+        0.0, (0.0, 10.0), "noise multiplier for base and prototypes; 0: no clipping, no noise"
+    )
+    dp_clip_base: float = hparam(
+        1.0, (0.01, 100.0), "S_phi, bound of the norm of the base's change"
+    )
+    dp_clip_z: float = hparam(1.0, (0.01, 100.0), "S_z, bound of the norm of a representation")
+    dp_delta: float = hparam(1e-5, (1e-8, 1e-2), "delta for which epsilon is logged")
 
 
 class FedCoSR(Algorithm):
     title = "FedCoSR"
-    taxonomy = Taxonomy("PFL", "Representation sharing", label_skew="yes", data_scarcity="yes")
-    scored = "post"
-    down, up = "phi + C*(k + 1)", "phi + C_i*(k + 2) + 1"
-    cost_note = "a client sends rows for its own C_i classes only, with their labels and counts"
-    hp: Settings
+    family = "Representation sharing"
+    evaluation_point = "post"
+    hp: FedCoSRHparams
+
+    def costs(self) -> tuple[str, str]:
+        return "phi + C*(k + 1)", "phi + C_i*(k + 2) + 1"
 
     def init_server(self) -> State:
         return {self.part: self.shared(self.task.initial)}
@@ -69,19 +107,23 @@ class FedCoSR(Algorithm):
         if self.hp.announce_first:
             held = cohort.call(self.announce, {id: {} for id in cohort.ids})
             support = torch.stack([reply["held"].int() for reply in held.values()]).sum(0)  # (C,)
-            messages = {id: {**messages[id], "allowed": support >= self.hp.min_clients} for id in cohort.ids}
-        return self.aggregate(server, cohort.call(self.local, messages))
+            messages = {
+                id: {**messages[id], "allowed": support >= self.hp.min_clients} for id in cohort.ids
+            }
+        return self.aggregate(server, cohort.call(self.client_update, messages))
 
     def aggregate(self, server: State, replies: Replies) -> State:  # (1) global aggregation
         stale = server.get("omega") if self.hp.stale == "keep" else None
-        omega = ops.pooled_centroids(replies, "omega", self.task.classes, stale, self.hp.min_clients)
+        omega = ops.pooled_prototypes(
+            replies, "omega", self.task.classes, stale, self.hp.min_clients
+        )
         known = {"omega": omega} if len(omega["labels"]) else {}
         return {self.part: ops.weighted_mean(replies, self.part), **known}
 
     def announce(self, client: Client, message: Message) -> tuple[Message, State]:
         return {"held": client.counts >= self.hp.min_samples}, client.state
 
-    def local(self, client: Client, message: Message) -> tuple[Message, State]:
+    def client_update(self, client: Client, message: Message) -> tuple[Message, State]:
         omega = message.get("omega")  # none before the first upload: round 0 is cross entropy alone
         contrasts: list[tuple[Tensor, Tensor]] = []
 
@@ -102,12 +144,20 @@ class FedCoSR(Algorithm):
         contrast = self.mean_contrast(contrasts, omega)
         if contrast is not None:  # else the previous one stays
             state["L"] = contrast
-            log(contrast=contrast, information=math.log(len(message["omega"]["labels"])) - contrast)  # log|C| - L <= I
-        base, omega_i = self.shared(theta), self.centroids(net, client, message)
+            log(
+                contrast=contrast, information=math.log(len(message["omega"]["labels"])) - contrast
+            )  # log|C| - L <= I
+        base, omega_i = self.shared(theta), self.prototypes(net, client, message)
         if self.hp.dp_sigma > 0:
-            base = ops.noised_update(base, message[self.part], self.hp.dp_clip_base, self.hp.dp_sigma, client)
+            base = ops.noised_update(
+                base, message[self.part], self.hp.dp_clip_base, self.hp.dp_sigma, client
+            )
             state["releases"] = client.state.get("releases", 0 * client.n) + 1
-            log(epsilon=ops.gaussian_epsilon(self.hp.dp_sigma, int(state["releases"]), self.hp.dp_delta))
+            log(
+                epsilon=ops.gaussian_epsilon(
+                    self.hp.dp_sigma, int(state["releases"]), self.hp.dp_delta
+                )
+            )
         return {self.part: base, "omega": omega_i, "n": client.n}, state  # (5)
 
     def tau(self, client: Client, message: Message) -> Tensor:
@@ -122,8 +172,12 @@ class FedCoSR(Algorithm):
                     [self.info_nce(net.body(x), y, omega) for x, y in client.samples()], omega
                 )
         if contrast is None:
-            return torch.full((), float(self.hp.first_tau == "1" and omega is not None), device=client.y.device)
-        return (1 - contrast if self.hp.tau == "linear" else torch.exp(-self.hp.gamma * contrast)).clamp(0, 1)
+            return torch.full(
+                (), float(self.hp.first_tau == "1" and omega is not None), device=client.y.device
+            )
+        return (
+            1 - contrast if self.hp.tau == "linear" else torch.exp(-self.hp.gamma * contrast)
+        ).clamp(0, 1)
 
     def merged(self, client: Client, message: Message, tau: Tensor) -> Params:
         """phi_i <- tau phi_i + (1 - tau) phi, with the client's own head."""
@@ -131,43 +185,49 @@ class FedCoSR(Algorithm):
         return {**own, **ops.blend(tau, self.shared(own), message[self.part])}
 
     def info_nce(self, z: Tensor, y: Tensor, omega: Message) -> tuple[Tensor, Tensor]:
-        """Mean of -log softmax(cos(z, w) / tau_CL)_y over the samples whose class has a centroid; and their number."""
+        """Mean of -log softmax(cos(z, w) / tau_CL)_y over the samples whose class has a prototype; and their number."""
         rows, known = ops.targets(omega, y, self.task.classes)
         each = cross_entropy(cosine(z, omega) / self.hp.temperature, rows, reduction="none") * known
         return each.sum() / known.sum().clamp(min=1), known.sum()
 
-    def mean_contrast(self, contrasts: list[tuple[Tensor, Tensor]], omega: Message | None) -> Tensor | None:
-        """L_i over samples; none without a usable sample, or with one centroid only (L = 0 whatever the base)."""
+    def mean_contrast(
+        self, contrasts: list[tuple[Tensor, Tensor]], omega: Message | None
+    ) -> Tensor | None:
+        """L_i over samples; none without a usable sample, or with one prototype only (L = 0 whatever the base)."""
         if omega is None or len(omega["labels"]) < 2 or not any(known for _, known in contrasts):
             return None
         means, known = (torch.stack(column) for column in zip(*contrasts, strict=True))
         return (means * known).sum() / known.sum()
 
-    def centroids(self, net: Net, client: Client, message: Message) -> dict[str, Tensor]:
+    def prototypes(self, net: Net, client: Client, message: Message) -> dict[str, Tensor]:
         """Omega_i: of the classes with enough samples that the server allows, with noise if asked for."""
         clip = self.hp.dp_clip_z if self.hp.dp_sigma > 0 else None
-        omega = ops.centroids(net, client, self.hp.min_samples, clip)
+        omega = ops.prototypes(net, client, self.hp.min_samples, clip)
         if "allowed" in message:
             allowed = message["allowed"][omega["labels"].long()]
             omega = {name: rows[allowed] for name, rows in omega.items()}
         return ops.noised_means(omega, clip, self.hp.dp_sigma, client) if clip else omega
 
-    def personal(self, client: Client, message: Message) -> Model:
+    def personal_model(self, client: Client, message: Message) -> Model:
         return self.merged(client, message, self.tau(client, message))
 
-    def trained(self, client: Client, message: Message, reply: Message) -> Model:
+    def trained_model(self, client: Client, message: Message, reply: Message) -> Model:
         return client.state["theta"]
 
-    def others(self, client: Client, message: Message) -> dict[str, Model]:
+    def extra_models(self, client: Client, message: Message) -> dict[str, Model]:
         if self.hp.use_ce or "omega" not in message:
             return {}
-        return {"centroid": {"theta": client.state["theta"], "omega": message["omega"]}}  # the head is untrained
+        return {
+            "prototype": {"theta": client.state["theta"], "omega": message["omega"]}
+        }  # the head is untrained
 
     def predict(self, model: Model, x: Tensor) -> Tensor:
         if "omega" not in model:
             return super().predict(model, x)
         scores = torch.full((len(x), self.task.classes), -2.0, device=x.device)  # below any cosine
-        scores[:, model["omega"]["labels"].long()] = cosine(self.net(model["theta"]).body(x), model["omega"])
+        scores[:, model["omega"]["labels"].long()] = cosine(
+            self.net(model["theta"]).body(x), model["omega"]
+        )
         return scores
 
 

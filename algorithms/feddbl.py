@@ -1,7 +1,7 @@
 """FedDBL (Deng et al., "FedDBL: Communication and data efficient federated deep-broad learning for histopathological
 tissue classification", IEEE Transactions on Cybernetics 2024), the one-shot procedure.
 
-Down: W_G, once. Up: W_i, n, once. Private: W_i, W~_i. Scored: W~_i, the client's ridge regression pulled to W_G (pre);
+Down: W_G, once. Up: W_i, n, once. Private: W_i, W~_i. Evaluated: W~_i, the client's ridge regression pulled to W_G (pre);
 series "global" is W_G, the published model, and "own" is W_i. The first round does all work, and the curve is flat.
 Deviations: the published extractor is pretrained on public images; a plugin cannot load such data, so it is the common
 initial network or the result of FedAvg rounds, frozen (`extractor`; their theta is then sent as well, and until there
@@ -17,33 +17,57 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from pflbench.api import Algorithm, Client, Cohort, Hparams, Message, Model, Net, Params, Replies, State, Taxonomy
-from pflbench.api import setting
+from pflbench.api import (
+    Algorithm,
+    Client,
+    Cohort,
+    Hparams,
+    Message,
+    Model,
+    Net,
+    Params,
+    Replies,
+    State,
+)
+from pflbench.api import hparam
 from pflbench.ops import cross_entropy_loss, local_sgd, weighted_mean
 
 
 @dataclass(frozen=True)
-class Settings(Hparams):
-    lam: float = setting(0.001, (1e-6, 1e3), "lambda of a client's ridge regression")
-    lambda_p: float = setting(1.0, (1e-3, 1e3), "pull of W~_i to W_G, in units of tr(A^T A) / F")
-    features: str = setting("multi", ["multi", "last"], "A: pooled output of every convolution and z, or z alone")
-    extractor: str = setting("random", ["random", "fed_warmup"], "the initial network, or one from rounds of FedAvg")
-    warmup_rounds: int = setting(10, (1, 200), "R_0, rounds of FedAvg before the one of broad learning, if any")
-    exact: bool = setting(False, [False, True], "W_G is the ridge regression of all data instead of the mean of W_i")
+class FedDBLHparams(Hparams):
+    lam: float = hparam(0.001, (1e-6, 1e3), "lambda of a client's ridge regression")
+    lambda_p: float = hparam(1.0, (1e-3, 1e3), "pull of W~_i to W_G, in units of tr(A^T A) / F")
+    features: str = hparam(
+        "multi", ["multi", "last"], "A: pooled output of every convolution and z, or z alone"
+    )
+    extractor: str = hparam(
+        "random", ["random", "fed_warmup"], "the initial network, or one from rounds of FedAvg"
+    )
+    warmup_rounds: int = hparam(
+        10, (1, 200), "R_0, rounds of FedAvg before the one of broad learning, if any"
+    )
+    exact: bool = hparam(
+        False, [False, True], "W_G is the ridge regression of all data instead of the mean of W_i"
+    )
 
 
 class FedDBL(Algorithm):
     title = "FedDBL"
-    taxonomy = Taxonomy("PFL", "Representation sharing", label_skew="no", data_scarcity="fairness only")
-    down, up = "F * C", "F * C + 1"
-    cost_note = "the classifier travels once, not in every round; F = k only with the last layer's features"
+    family = "Representation sharing"
     exceptions: ClassVar = {
         "measured-bytes-equal-formula": "one shot: the formulas are the first round's, later ones send nothing"
     }
-    hp: Settings
+    hp: FedDBLHparams
+
+    def costs(self) -> tuple[str, str]:
+        return "F * C", "F * C + 1"
 
     def sizes(self) -> dict[str, int]:
-        return {"F": self.features(self.task.skeleton, torch.empty(1, *self.task.shape, device="meta")).shape[1]}
+        return {
+            "F": self.features(
+                self.task.skeleton, torch.empty(1, *self.task.shape, device="meta")
+            ).shape[1]
+        }
 
     def init_server(self) -> State:
         return {"theta": self.task.initial} if self.hp.extractor == "fed_warmup" else {}
@@ -52,18 +76,30 @@ class FedDBL(Algorithm):
         if "W" in server:
             return server
         if "theta" in server and cohort.round < self.hp.warmup_rounds:
-            return {"theta": weighted_mean(cohort.call(self.warm_up, self.download(server, cohort.ids)), "theta")}
-        server = self.aggregate(server, cohort.call(self.local, self.download(server, cohort.ids)))
+            return {
+                "theta": weighted_mean(
+                    cohort.call(self.warm_up, self.download(server, cohort.ids)), "theta"
+                )
+            }
+        server = self.aggregate(
+            server, cohort.call(self.client_update, self.download(server, cohort.ids))
+        )
         cohort.call(self.receive, {id: {"W": server["W"].float()} for id in cohort.ids})
         return server
 
     def download(self, server: State, ids: tuple[int, ...]) -> dict[int, Message]:
-        return {id: {part: tree.float() if part == "W" else tree for part, tree in server.items()} for id in ids}
+        return {
+            id: {part: tree.float() if part == "W" else tree for part, tree in server.items()}
+            for id in ids
+        }
 
     def warm_up(self, client: Client, message: Message) -> tuple[Message, State]:
-        return {"theta": local_sgd(cross_entropy_loss, message["theta"], client, self.hp), "n": client.n}, {}
+        return {
+            "theta": local_sgd(cross_entropy_loss, message["theta"], client, self.hp),
+            "n": client.n,
+        }, {}
 
-    def local(self, client: Client, message: Message) -> tuple[Message, State]:  # W_i
+    def client_update(self, client: Client, message: Message) -> tuple[Message, State]:  # W_i
         gram, cross = self.sums(client, self.theta(client, message))
         W = ridge(gram, cross, self.hp.lam).float()
         reply = {"gram": gram, "cross": cross} if self.hp.exact else {"W": W, "n": client.n}
@@ -72,7 +108,10 @@ class FedDBL(Algorithm):
     def aggregate(self, server: State, replies: Replies) -> State:  # W_G = sum_i (n_i / n) W_i
         if not self.hp.exact:
             return {**server, "W": weighted_mean(replies, "W")}
-        gram, cross = (torch.stack([replies[id][part] for id in sorted(replies)]).sum(0) for part in ("gram", "cross"))
+        gram, cross = (
+            torch.stack([replies[id][part] for id in sorted(replies)]).sum(0)
+            for part in ("gram", "cross")
+        )
         return {**server, "W": ridge(gram, cross, self.hp.lam)}
 
     def receive(self, client: Client, message: Message) -> tuple[Message, State]:
@@ -87,14 +126,18 @@ class FedDBL(Algorithm):
         """W~_i = W_G + (A^T A + lambda_p I)^-1 A^T (Y - A W_G)."""
         gram, cross = self.sums(client, self.theta(client, message))
         unit = gram.trace() / len(gram)
-        return ridge(gram, cross, (self.hp.lambda_p * unit).clamp(min=1e-12), message["W"].double()).float()
+        return ridge(
+            gram, cross, (self.hp.lambda_p * unit).clamp(min=1e-12), message["W"].double()
+        ).float()
 
     def features(self, net: Net, x: Tensor) -> Tensor:
         """A (B, F): the output of each convolutional stage after its ReLU, averaged over the image, and z = body(x)."""
         stages: list[Tensor] = []
         latest: list[Tensor] = []
         for layer in net.body.children():
-            if latest and any(True for _ in layer.parameters()):  # only here: a last stage that is z itself counts once
+            if latest and any(
+                True for _ in layer.parameters()
+            ):  # only here: a last stage that is z itself counts once
                 stages += latest
                 latest = []
             x = layer(x)
@@ -112,14 +155,14 @@ class FedDBL(Algorithm):
             gram, cross = gram + A.T @ A, cross + A.T @ one_hot(y, self.task.classes).double()
         return gram, cross
 
-    def personal(self, client: Client, message: Message) -> Model:
+    def personal_model(self, client: Client, message: Message) -> Model:
         theta = self.theta(client, message)
         if "W" not in message:
             return theta
         known = client.state.get("personal")  # none if the client was not in the cohort
         return {"theta": theta, "W": self.pulled(client, message) if known is None else known}
 
-    def others(self, client: Client, message: Message) -> dict[str, Model]:
+    def extra_models(self, client: Client, message: Message) -> dict[str, Model]:
         if "W" not in message:
             return {}
         theta, own = self.theta(client, message), client.state.get("own")
@@ -133,9 +176,13 @@ class FedDBL(Algorithm):
         return scores
 
 
-def ridge(gram: Tensor, cross: Tensor, lam: float | Tensor, towards: Tensor | None = None) -> Tensor:
+def ridge(
+    gram: Tensor, cross: Tensor, lam: float | Tensor, towards: Tensor | None = None
+) -> Tensor:
     """argmin over W of ||A W - Y||^2 + lambda ||W - W_0||^2 = W_0 + (A^T A + lambda I)^-1 (A^T Y - A^T A W_0)."""
-    L = torch.linalg.cholesky(gram + lam * torch.eye(len(gram), dtype=gram.dtype, device=gram.device))
+    L = torch.linalg.cholesky(
+        gram + lam * torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
+    )
     if towards is None:
         return torch.cholesky_solve(cross, L)
     return towards + torch.cholesky_solve(cross - gram @ towards, L)

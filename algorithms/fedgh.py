@@ -2,7 +2,7 @@
 Algorithm 1.
 
 Down: the global head pi. Up: the client's class means Omega_i with labels. Private: theta_i, whose head is replaced at
-the start of a round. Scored: the client's own base with the new global head (pre).
+the start of a round. Evaluated: the client's own base with the new global head (pre).
 Deviations: the server trains in batches of 16 instead of one pair at a time (`server_batch`), by plain SGD; clients too
 use plain SGD, one pass. In the authors' code the server's step does not reach the head; here it does, as the paper has
 it. The FedCoSR paper states costs of 2 (Omega + pi) and of 2 Omega + pi; what is sent is Omega_i + pi.
@@ -13,23 +13,28 @@ from dataclasses import dataclass
 import torch
 from torch.func import functional_call
 
-from pflbench.api import Algorithm, Client, Hparams, Message, Model, Replies, State, Taxonomy, log, setting
-from pflbench.ops import centroids, cross_entropy, cross_entropy_loss, local_sgd, phi, pi
+from pflbench.api import Algorithm, Client, Hparams, Message, Model, Replies, State, log, hparam
+from pflbench.ops import prototypes, cross_entropy, cross_entropy_loss, local_sgd, phi, pi
 
 
 @dataclass(frozen=True)
-class Settings(Hparams):
-    server_lr: float = setting(0.01, (0.0, 10.0), "eta_theta, learning rate of the global head on the server")
-    server_batch: int = setting(16, (1, 1024), "pairs (class mean, label) in a step of the server; 1: the paper's")
-    server_epochs: int = setting(1, (0, 50), "passes of the server over the pairs of a round")
+class FedGHHparams(Hparams):
+    server_lr: float = hparam(
+        0.01, (0.0, 10.0), "eta_theta, learning rate of the global head on the server"
+    )
+    server_batch: int = hparam(
+        16, (1, 1024), "pairs (class mean, label) in a step of the server; 1: the paper's"
+    )
+    server_epochs: int = hparam(1, (0, 50), "passes of the server over the pairs of a round")
 
 
 class FedGH(Algorithm):
     title = "FedGH"
-    taxonomy = Taxonomy("PFL", "Representation sharing", label_skew="yes", data_scarcity="no")
-    down, up = "pi", "C_i * (k + 1)"
-    cost_note = "centroids go up and the head comes down, not both both ways"
-    hp: Settings
+    family = "Representation sharing"
+    hp: FedGHHparams
+
+    def costs(self) -> tuple[str, str]:
+        return "pi", "C_i * (k + 1)"
 
     def init_server(self) -> State:
         return {"pi": pi(self.task.initial), "t": torch.tensor(0)}
@@ -40,12 +45,14 @@ class FedGH(Algorithm):
     def download(self, server: State, ids: tuple[int, ...]) -> dict[int, Message]:
         return {id: {"pi": server["pi"]} for id in ids}
 
-    def local(self, client: Client, message: Message) -> tuple[Message, State]:
-        theta = local_sgd(cross_entropy_loss, self.personal(client, message), client, self.hp)
-        omega = centroids(self.net(theta), client)
+    def client_update(self, client: Client, message: Message) -> tuple[Message, State]:
+        theta = local_sgd(cross_entropy_loss, self.personal_model(client, message), client, self.hp)
+        omega = prototypes(self.net(theta), client)
         return {"omega": {"means": omega["means"], "labels": omega["labels"]}}, {"theta": theta}
 
-    def aggregate(self, server: State, replies: Replies) -> State:  # every pair (m_ic, c) counts once, whatever n_ic
+    def aggregate(
+        self, server: State, replies: Replies
+    ) -> State:  # every pair (m_ic, c) counts once, whatever n_ic
         m = torch.cat([replies[id]["omega"]["means"] for id in sorted(replies)])  # (P, k)
         c = torch.cat([replies[id]["omega"]["labels"] for id in sorted(replies)]).long()
         head = {name.removeprefix("head."): p for name, p in server["pi"].items()}
@@ -53,15 +60,23 @@ class FedGH(Algorithm):
         for _ in range(self.hp.server_epochs if head else 0):
             for rows in torch.randperm(len(c), generator=order).split(self.hp.server_batch):
                 head = {name: p.detach().requires_grad_() for name, p in head.items()}
-                loss = cross_entropy(functional_call(self.task.skeleton.head, head, (m[rows],)), c[rows])
+                loss = cross_entropy(
+                    functional_call(self.task.skeleton.head, head, (m[rows],)), c[rows]
+                )
                 slopes = torch.autograd.grad(loss, list(head.values()))
-                head = {name: p - self.hp.server_lr * g for (name, p), g in zip(head.items(), slopes, strict=True)}
+                head = {
+                    name: p - self.hp.server_lr * g
+                    for (name, p), g in zip(head.items(), slopes, strict=True)
+                }
         new = {f"head.{name}": p.detach() for name, p in head.items()}
-        log(head_moved=sum((p - self.task.initial[name]).square().sum() for name, p in new.items()) ** 0.5)
+        log(
+            head_moved=sum((p - self.task.initial[name]).square().sum() for name, p in new.items())
+            ** 0.5
+        )
         return {"pi": new, "t": server["t"] + 1}
 
-    def personal(self, client: Client, message: Message) -> Model:
+    def personal_model(self, client: Client, message: Message) -> Model:
         return {**phi(client.state["theta"]), **message["pi"]}
 
-    def trained(self, client: Client, message: Message, reply: Message) -> Model:
+    def trained_model(self, client: Client, message: Message, reply: Message) -> Model:
         return client.state["theta"]

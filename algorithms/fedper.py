@@ -1,17 +1,19 @@
 """FedPer (Arivazhagan et al., "Federated learning with personalization layers", 2019), Algorithms 1 and 2.
 
-Down: phi. Up: phi, n. Private: pi_i. Scored: the new global base with the client's own head (pre).
+Down: phi. Up: phi, n. Private: pi_i. Evaluated: the new global base with the client's own head (pre).
 Deviations: none.
 """
 
-from pflbench.api import Algorithm, Client, Message, Model, Replies, State, Taxonomy
+from pflbench.api import Algorithm, Client, Message, Model, Replies, State
 from pflbench.ops import cross_entropy_loss, local_sgd, phi, pi, weighted_mean
 
 
 class FedPer(Algorithm):
     title = "FedPer"
-    taxonomy = Taxonomy("PFL", "Model splitting", label_skew="yes", data_scarcity="fairness only")
-    down, up = "phi", "phi + 1"
+    family = "Model splitting"
+
+    def costs(self) -> tuple[str, str]:
+        return "phi", "phi + 1"
 
     def init_server(self) -> State:
         return {"phi": phi(self.task.initial)}
@@ -19,15 +21,17 @@ class FedPer(Algorithm):
     def init_client(self) -> State:
         return {"pi": pi(self.task.initial)}
 
-    def local(self, client: Client, message: Message) -> tuple[Message, State]:
-        theta = local_sgd(cross_entropy_loss, {**message["phi"], **client.state["pi"]}, client, self.hp)
+    def client_update(self, client: Client, message: Message) -> tuple[Message, State]:
+        theta = local_sgd(
+            cross_entropy_loss, {**message["phi"], **client.state["pi"]}, client, self.hp
+        )
         return {"phi": phi(theta), "n": client.n}, {"pi": pi(theta)}
 
     def aggregate(self, server: State, replies: Replies) -> State:
         return {"phi": weighted_mean(replies, "phi")}
 
-    def personal(self, client: Client, message: Message) -> Model:
+    def personal_model(self, client: Client, message: Message) -> Model:
         return {**message["phi"], **client.state["pi"]}
 
-    def trained(self, client: Client, message: Message, reply: Message) -> Model:
+    def trained_model(self, client: Client, message: Message, reply: Message) -> Model:
         return {**reply["phi"], **client.state["pi"]}

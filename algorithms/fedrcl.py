@@ -1,7 +1,7 @@
 """FedRCL (Seo et al., "Relaxed contrastive learning for federated learning", CVPR 2024), the relaxed contrastive loss
 at several levels of the network.
 
-Down: theta. Up: theta, n. Private: nothing. Scored: the new global model on every client's test data (pre).
+Down: theta. Up: theta, n. Private: nothing. Evaluated: the new global model on every client's test data (pre).
 Deviations: by default pairs are mined as in the authors' program (the hardest positive, the two hardest negatives, the
 least similar partner); `pairs` = "all" is the published sum over all pairs as we read it, where a positive competes
 with the negatives only. Clients are averaged by n_i unless `weighting` says otherwise; no weight decay. Levels are the
@@ -14,32 +14,53 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize, softplus
 
-from pflbench.api import Algorithm, Client, Hparams, Message, Model, Net, Replies, State, Taxonomy, log, setting
+from pflbench.api import (
+    Algorithm,
+    Client,
+    Hparams,
+    Message,
+    Model,
+    Net,
+    Replies,
+    State,
+    log,
+    hparam,
+)
 from pflbench.ops import local_sgd, weighted_mean
 
 ABSENT = -1e9  # in place of the cosine of a pair that does not count: its exponential and gradient are exactly 0
 
 
 @dataclass(frozen=True)
-class Settings(Hparams):
-    lr: float = setting(0.1, (1e-4, 1.0), "eta, learning rate of local training")
-    lr_decay: float = setting(1.0, (0.9, 1.0), "factor on the learning rate in every round; the authors' is 0.998")
-    clip: float = setting(10.0, (0.0, 100.0), "bound on the gradient norm; 0: none")
-    w_scl: float = setting(1.0, (0.0, 10.0), "weight of the supervised contrastive loss S")
-    beta: float = setting(1.0, (0.0, 10.0), "weight of the divergence penalty R")
-    lam: float = setting(0.7, (-1.0, 1.0), "lambda, cosine from which on a pair of one class is too close")
-    temperature: float = setting(0.05, (0.01, 1.0), "tau, temperature of S and R")
-    pairs: str = setting("mined", ["mined", "all"], "pairs in S and R: the hardest of each anchor, or all")
-    weighting: str = setting("samples", ["samples", "uniform"], "weights of the clients in the mean: n_i, or equal")
+class FedRCLHparams(Hparams):
+    lr: float = hparam(0.1, (1e-4, 1.0), "eta, learning rate of local training")
+    lr_decay: float = hparam(
+        1.0, (0.9, 1.0), "factor on the learning rate in every round; the authors' is 0.998"
+    )
+    clip: float = hparam(10.0, (0.0, 100.0), "bound on the gradient norm; 0: none")
+    w_scl: float = hparam(1.0, (0.0, 10.0), "weight of the supervised contrastive loss S")
+    beta: float = hparam(1.0, (0.0, 10.0), "weight of the divergence penalty R")
+    lam: float = hparam(
+        0.7, (-1.0, 1.0), "lambda, cosine from which on a pair of one class is too close"
+    )
+    temperature: float = hparam(0.05, (0.01, 1.0), "tau, temperature of S and R")
+    pairs: str = hparam(
+        "mined", ["mined", "all"], "pairs in S and R: the hardest of each anchor, or all"
+    )
+    weighting: str = hparam(
+        "samples", ["samples", "uniform"], "weights of the clients in the mean: n_i, or equal"
+    )
 
 
 class FedRCL(Algorithm):
     title = "FedRCL"
-    taxonomy = Taxonomy("FL", "Contrastive learning", label_skew="yes", data_scarcity="no")
-    down, up = "theta", "theta + 1"
-    hp: Settings
+    family = "Contrastive learning"
+    hp: FedRCLHparams
 
-    def local(self, client: Client, message: Message) -> tuple[Message, State]:
+    def costs(self) -> tuple[str, str]:
+        return "theta", "theta + 1"
+
+    def client_update(self, client: Client, message: Message) -> tuple[Message, State]:
         def loss(net: Net, x: Tensor, y: Tensor) -> Tensor:  # CE + w_scl S + beta R
             z, levels = features(net.body, x)
             s, r = self.terms(levels, y)
@@ -56,14 +77,24 @@ class FedRCL(Algorithm):
             return torch.zeros((), device=y.device), torch.zeros((), device=y.device)
         same = y[:, None] == y  # (B, B)
         partner = same & ~torch.eye(len(y), dtype=torch.bool, device=y.device)
-        cosine = torch.stack([u @ u.T for u in (normalize(level, eps=1e-8) for level in levels)])  # s_ab, (L, B, B)
-        return self.mined(cosine, same, partner) if self.hp.pairs == "mined" else self.all(cosine, same, partner)
+        cosine = torch.stack(
+            [u @ u.T for u in (normalize(level, eps=1e-8) for level in levels)]
+        )  # s_ab, (L, B, B)
+        return (
+            self.mined(cosine, same, partner)
+            if self.hp.pairs == "mined"
+            else self.all(cosine, same, partner)
+        )
 
     def mined(self, cosine: Tensor, same: Tensor, partner: Tensor) -> tuple[Tensor, Tensor]:
         """Per anchor the least similar positive q, for S and R, and the two most similar negatives h, for S."""
-        q = cosine.masked_fill(~same, 2.0).amin(-1, keepdim=True)  # (L, B, 1); the anchor itself is a positive
+        q = cosine.masked_fill(~same, 2.0).amin(
+            -1, keepdim=True
+        )  # (L, B, 1); the anchor itself is a positive
         h = cosine.masked_fill(same, ABSENT).topk(min(2, len(same))).values  # (L, B, 2)
-        r = q.masked_fill((q < self.hp.lam) | ~partner.any(-1, keepdim=True), ABSENT)  # of an anchor with a partner
+        r = q.masked_fill(
+            (q < self.hp.lam) | ~partner.any(-1, keepdim=True), ABSENT
+        )  # of an anchor with a partner
         return self.nce(q, h).mean(), self.nce(1.0, r).mean()
 
     def all(self, cosine: Tensor, same: Tensor, partner: Tensor) -> tuple[Tensor, Tensor]:
@@ -80,12 +111,16 @@ class FedRCL(Algorithm):
 
     def aggregate(self, server: State, replies: Replies) -> State:
         equal = {id: torch.ones(()) for id in replies}
-        return {"theta": weighted_mean(replies, "theta", equal if self.hp.weighting == "uniform" else None)}
+        return {
+            "theta": weighted_mean(
+                replies, "theta", equal if self.hp.weighting == "uniform" else None
+            )
+        }
 
-    def personal(self, client: Client, message: Message) -> Model:
+    def personal_model(self, client: Client, message: Message) -> Model:
         return message["theta"]
 
-    def trained(self, client: Client, message: Message, reply: Message) -> Model:
+    def trained_model(self, client: Client, message: Message, reply: Message) -> Model:
         return reply["theta"]
 
 

@@ -1,7 +1,7 @@
 """PerFedAvg (Fallah et al., "Personalized federated learning with theoretical guarantees: a model-agnostic
 meta-learning approach", NeurIPS 2020), Algorithm 1.
 
-Down: w. Up: theta, n. Private: nothing. Scored: w after `adapt_steps` steps on the client's training data (pre).
+Down: w. Up: theta, n. Private: nothing. Evaluated: w after `adapt_steps` steps on the client's training data (pre).
 Deviations: first-order by default, without the Hessian term (`variant` "hessian_free" has it); clients weigh by samples
 (option `uniform`); a round is a pass over batches whose halves are the inner and the outer batch. The FedCoSR paper's
 "meta learning steps" are read as the steps before scoring. A client whose adaptation is not finite is scored with w
@@ -15,7 +15,19 @@ from itertools import islice
 import torch
 from torch import Tensor
 
-from pflbench.api import Algorithm, Client, Hparams, Message, Model, Net, Params, Replies, State, Taxonomy, log, setting
+from pflbench.api import (
+    Algorithm,
+    Client,
+    Hparams,
+    Message,
+    Model,
+    Net,
+    Params,
+    Replies,
+    State,
+    log,
+    hparam,
+)
 from pflbench.ops import gradient, weighted_mean
 
 Batch = tuple[Tensor, Tensor]
@@ -25,26 +37,36 @@ STEPS = {"cifar10": 5, "emnist": 10, "cifar100": 20}
 
 
 @dataclass(frozen=True)
-class Settings(Hparams):
-    lr: float = setting(0.01, (1e-4, 1.0), "beta, rate of the outer step")
-    alpha: float = setting(0.05, (1e-3, 1.0), "rate of the inner steps and of the adaptation", ALPHA)
-    batch_size: int = setting(32, (2, 1024), "b, samples in a batch; half for the inner, half for the outer gradient")
-    optimizer: str = setting("sgd", ["sgd"], "the method is made of gradient steps of its own")
-    inner_steps: int = setting(1, (0, 20), "inner steps before each outer one")
-    outer_steps: int | None = setting(None, (1, 1000), "outer steps in a round; none: all batches of the passes")
-    adapt_steps: int = setting(10, (0, 100), "r_meta, steps of adaptation before scoring", STEPS)
-    variant: str = setting("first_order", ["first_order", "hessian_free"], "whether the Hessian term is left out")
-    difference: float = setting(1e-3, (1e-5, 0.1), "d of the difference quotient that stands for the Hessian")
-    uniform: bool = setting(False, [False, True], "clients weigh equally; false: by samples")
+class PerFedAvgHparams(Hparams):
+    lr: float = hparam(0.01, (1e-4, 1.0), "beta, rate of the outer step")
+    alpha: float = hparam(0.05, (1e-3, 1.0), "rate of the inner steps and of the adaptation", ALPHA)
+    batch_size: int = hparam(
+        32, (2, 1024), "b, samples in a batch; half for the inner, half for the outer gradient"
+    )
+    optimizer: str = hparam("sgd", ["sgd"], "the method is made of gradient steps of its own")
+    inner_steps: int = hparam(1, (0, 20), "inner steps before each outer one")
+    outer_steps: int | None = hparam(
+        None, (1, 1000), "outer steps in a round; none: all batches of the passes"
+    )
+    adapt_steps: int = hparam(10, (0, 100), "r_meta, steps of adaptation before scoring", STEPS)
+    variant: str = hparam(
+        "first_order", ["first_order", "hessian_free"], "whether the Hessian term is left out"
+    )
+    difference: float = hparam(
+        1e-3, (1e-5, 0.1), "d of the difference quotient that stands for the Hessian"
+    )
+    uniform: bool = hparam(False, [False, True], "clients weigh equally; false: by samples")
 
 
 class PerFedAvg(Algorithm):
     title = "PerFedAvg"
-    taxonomy = Taxonomy("PFL", "Meta-learning", label_skew="yes", data_scarcity="no")
-    down, up = "theta", "theta + 1"
-    hp: Settings
+    family = "Meta-learning"
+    hp: PerFedAvgHparams
 
-    def local(self, client: Client, message: Message) -> tuple[Message, State]:
+    def costs(self) -> tuple[str, str]:
+        return "theta", "theta + 1"
+
+    def client_update(self, client: Client, message: Message) -> tuple[Message, State]:
         net, theta = self.prepared(client, message["theta"], "train")
         others = self.batches(client, "hessian")
         for x, y in self.batches(client, "train"):
@@ -56,10 +78,16 @@ class PerFedAvg(Algorithm):
     def batches(self, client: Client, stream: str) -> Iterator[Batch]:
         """Batches of two samples or more: one sample cannot be split."""
         passes = max(self.hp.epochs, self.hp.outer_steps or 0)
-        usable = (batch for batch in client.batches(self.hp.batch_size, passes, stream) if len(batch[1]) > 1)
+        usable = (
+            batch
+            for batch in client.batches(self.hp.batch_size, passes, stream)
+            if len(batch[1]) > 1
+        )
         return islice(usable, self.hp.outer_steps)
 
-    def step(self, theta: Params, inner: Gradient, outer: Gradient, third: Gradient | None = None) -> Params:
+    def step(
+        self, theta: Params, inner: Gradient, outer: Gradient, third: Gradient | None = None
+    ) -> Params:
         """theta' = theta - alpha inner(theta); theta <- theta - beta (I - alpha H(theta)) outer(theta').
 
         The factor with H, the derivative of `third`, is left out if there is none. With several inner steps there is
@@ -80,15 +108,15 @@ class PerFedAvg(Algorithm):
         weights = dict.fromkeys(replies, torch.ones(())) if self.hp.uniform else None
         return {"theta": weighted_mean(replies, "theta", weights)}
 
-    def personal(self, client: Client, message: Message) -> Model:
+    def personal_model(self, client: Client, message: Message) -> Model:
         theta, finite = self.adapted(client, message["theta"])
         log(not_adapted=1.0 - finite.float())
         return theta
 
-    def trained(self, client: Client, message: Message, reply: Message) -> Model:
+    def trained_model(self, client: Client, message: Message, reply: Message) -> Model:
         return self.adapted(client, reply["theta"])[0]
 
-    def others(self, client: Client, message: Message) -> dict[str, Model]:
+    def extra_models(self, client: Client, message: Message) -> dict[str, Model]:
         return {"global": message["theta"]}
 
     def adapted(self, client: Client, w: Params) -> tuple[Params, Tensor]:
@@ -102,7 +130,9 @@ class PerFedAvg(Algorithm):
             for batch in islice(client.batches(size, steps, "adapt"), steps):
                 theta = moved(theta, -self.hp.alpha, gradient(net, *batch, "")(theta))
         finite = torch.stack([p.isfinite().all() for p in theta.values()]).all()
-        return {name: torch.where(finite, p, w[name]) for name, p in plain(w, theta).items()}, finite
+        return {
+            name: torch.where(finite, p, w[name]) for name, p in plain(w, theta).items()
+        }, finite
 
     def prepared(self, client: Client, w: Params, stream: str) -> tuple[Net, Params]:
         net = client.task.net(w, self.hp.dropout, client.generator("dropout", stream)).train()

@@ -2,7 +2,7 @@
 Algorithm 1.
 
 Down: phi, class means M, covariance S (its upper triangle). Up: the same, interpolated by the client, and n.
-Private: beta. Scored: the new global base with the linear discriminant of the client's Gaussians, estimated anew with
+Private: beta. Evaluated: the new global base with the linear discriminant of the client's Gaussians, estimated anew with
 that base and interpolated with the global ones (pre).
 Deviations: no momentum, no weight decay. L-BFGS-B finds beta within its bounds; the authors clip it in the loss. A
 class is known to a client from 3 samples on, as the authors' code intends but does not test. Features are of all passes
@@ -17,37 +17,61 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from pflbench.api import Algorithm, Client, Hparams, Message, Model, Net, Replies, State, Taxonomy, log, setting
+from pflbench.api import (
+    Algorithm,
+    Client,
+    Hparams,
+    Message,
+    Model,
+    Net,
+    Replies,
+    State,
+    log,
+    hparam,
+)
 from pflbench.ops import cross_entropy, local_sgd, phi, weighted_mean
 
-Gaussians = tuple[Tensor, Tensor]  # class means M (C, k) and their common covariance S (k, k), float64
+Gaussians = tuple[
+    Tensor, Tensor
+]  # class means M (C, k) and their common covariance S (k, k), float64
 Seen = list[tuple[Tensor, Tensor]]  # batches of features z (B, k) and labels y (B,)
 EPSILON = 1e-4
 
 
 @dataclass(frozen=True)
-class Settings(Hparams):
-    epochs: int = setting(5, (0, 50), "E, passes over the local data in a round")
-    folds: int = setting(2, (2, 10), "k, folds of the cross-validation that finds beta")
-    beta: str = setting("two", ["two", "one", "global", "local"], "for M and S each; one for both; always 0; always 1")
-    reg: str = setting("official", ["official", "eps_I"], "added to a local S: I + 1e-4 in every entry, or 1e-4 I")
+class pFedFDAHparams(Hparams):
+    epochs: int = hparam(5, (0, 50), "E, passes over the local data in a round")
+    folds: int = hparam(2, (2, 10), "k, folds of the cross-validation that finds beta")
+    beta: str = hparam(
+        "two",
+        ["two", "one", "global", "local"],
+        "for M and S each; one for both; always 0; always 1",
+    )
+    reg: str = hparam(
+        "official", ["official", "eps_I"], "added to a local S: I + 1e-4 in every entry, or 1e-4 I"
+    )
 
 
 class pFedFDA(Algorithm):
     title = "pFedFDA"
-    taxonomy = Taxonomy("PFL", "Representation sharing", label_skew="no", data_scarcity="yes")
-    down, up = "phi + C * k + k * (k + 1) // 2", "phi + C * k + k * (k + 1) // 2 + 1"
-    cost_note = "the square is of k (a covariance), not of C, and the class means are missing in the claim"
-    hp: Settings
+    family = "Representation sharing"
+    hp: pFedFDAHparams
+
+    def costs(self) -> tuple[str, str]:
+        return "phi + C * k + k * (k + 1) // 2", "phi + C * k + k * (k + 1) // 2 + 1"
 
     def init_server(self) -> State:
         M = torch.rand(self.task.classes, self.task.width, generator=self.task.generator("means"))
-        return {"phi": phi(self.task.initial), "means": M, "covariance": packed(torch.eye(self.task.width))}
+        return {
+            "phi": phi(self.task.initial),
+            "means": M,
+            "covariance": packed(torch.eye(self.task.width)),
+        }
 
     def init_client(self) -> State:
         return {"beta": torch.full((2,), 0.5, dtype=torch.float64)}
 
-    def local(self, client: Client, message: Message) -> tuple[Message, State]:
+    def client_update(self, client: Client, message: Message) -> tuple[Message, State]:
         w, b = (part.float() for part in lda(*unpacked(message), priors(client)))
         seen: Seen = []
 
@@ -56,29 +80,42 @@ class pFedFDA(Algorithm):
             seen.append((z.detach(), y))
             return cross_entropy(net.drop(z) @ w.T + b, y)
 
-        theta = local_sgd(under_fixed_head, {**self.task.initial, **message["phi"]}, client, self.hp, part="body")
+        theta = local_sgd(
+            under_fixed_head, {**self.task.initial, **message["phi"]}, client, self.hp, part="body"
+        )
         (M, S), beta = self.adapted(client, message, seen, self.hp.epochs)
-        return {"phi": phi(theta), "means": M.float(), "covariance": packed(S).float(), "n": client.n}, {"beta": beta}
+        return {
+            "phi": phi(theta),
+            "means": M.float(),
+            "covariance": packed(S).float(),
+            "n": client.n,
+        }, {"beta": beta}
 
     def aggregate(self, server: State, replies: Replies) -> State:
         return {part: weighted_mean(replies, part) for part in ("phi", "means", "covariance")}
 
     @torch.no_grad()
-    def personal(self, client: Client, message: Message) -> Model:
+    def personal_model(self, client: Client, message: Message) -> Model:
         net = self.net({**self.task.initial, **message["phi"]})
         found, _ = self.adapted(client, message, [(net.body(x), y) for x, y in client.samples()], 1)
         return classifier(message, found, client)
 
-    def trained(self, client: Client, message: Message, reply: Message) -> Model:  # with what is sent
+    def trained_model(
+        self, client: Client, message: Message, reply: Message
+    ) -> Model:  # with what is sent
         return classifier(reply, unpacked(reply), client)
 
     def predict(self, model: Model, x: Tensor) -> Tensor:
         z: Tensor = self.net({**self.task.initial, **model["phi"]}).body(x)
         return torch.addmm(model["bias"], z, model["weight"].T)
 
-    def adapted(self, client: Client, message: Message, seen: Seen, passes: int) -> tuple[Gaussians, Tensor]:
+    def adapted(
+        self, client: Client, message: Message, seen: Seen, passes: int
+    ) -> tuple[Gaussians, Tensor]:
         """The client's Gaussians interpolated with the global ones, and beta; `seen` is `passes` times its data."""
-        z = torch.cat([torch.zeros(0, self.task.width, device=client.y.device), *(z for z, _ in seen)]).double()
+        z = torch.cat(
+            [torch.zeros(0, self.task.width, device=client.y.device), *(z for z, _ in seen)]
+        ).double()
         y = torch.cat([client.y[:0], *(y for _, y in seen)])
         shared = unpacked(message)
         beta = self.validated(client, z, y, shared, passes)
@@ -93,9 +130,13 @@ class pFedFDA(Algorithm):
         rest = z - mu[y]
         eye = torch.eye(z.shape[1], dtype=z.dtype, device=z.device)
         reg = eye + EPSILON if self.hp.reg == "official" else EPSILON * eye
-        return torch.where((counts > 2 * passes)[:, None], mu, shared[0]), rest.T @ rest / max(len(z) - 1, 1) + reg
+        return torch.where((counts > 2 * passes)[:, None], mu, shared[0]), rest.T @ rest / max(
+            len(z) - 1, 1
+        ) + reg
 
-    def validated(self, client: Client, z: Tensor, y: Tensor, shared: Gaussians, passes: int) -> Tensor:
+    def validated(
+        self, client: Client, z: Tensor, y: Tensor, shared: Gaussians, passes: int
+    ) -> Tensor:
         """beta in [0, 1]^2 that minimises the cross-entropy of every fold under the Gaussians of the other folds."""
         from scipy.optimize import minimize
 
@@ -105,7 +146,9 @@ class pFedFDA(Algorithm):
         if self.hp.beta in ("global", "local") or not len(y):
             return torch.full_like(old, float(self.hp.beta == "local"))
         split = stratified(y, folds, client.generator("folds"))
-        parts = [(self.estimated(z[~held], y[~held], shared, passes), z[held], y[held]) for held in split]
+        parts = [
+            (self.estimated(z[~held], y[~held], shared, passes), z[held], y[held]) for held in split
+        ]
 
         @torch.enable_grad()
         def loss(values: Any) -> tuple[float, Any]:
@@ -118,9 +161,16 @@ class pFedFDA(Algorithm):
             return total.item(), gradient.cpu().numpy()
 
         size = 2 if self.hp.beta == "two" else 1
-        how = {"jac": True, "method": "L-BFGS-B", "bounds": [(0.0, 1.0)] * size, "options": {"maxiter": 10}}
+        how = {
+            "jac": True,
+            "method": "L-BFGS-B",
+            "bounds": [(0.0, 1.0)] * size,
+            "options": {"maxiter": 10},
+        }
         result = minimize(loss, [0.5] * size, **how)
-        return torch.tensor(result.x).to(old).expand(2).clone() if math.isfinite(result.fun) else old
+        return (
+            torch.tensor(result.x).to(old).expand(2).clone() if math.isfinite(result.fun) else old
+        )
 
 
 def lda(M: Tensor, S: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
@@ -143,7 +193,9 @@ def priors(client: Client) -> Tensor:
 
 def interpolated(beta: Tensor, own: Gaussians, shared: Gaussians) -> Gaussians:
     """b_M mu + (1 - b_M) M, b_S S_i + (1 - b_S) S."""
-    return beta[0] * own[0] + (1 - beta[0]) * shared[0], beta[1] * own[1] + (1 - beta[1]) * shared[1]
+    return beta[0] * own[0] + (1 - beta[0]) * shared[0], beta[1] * own[1] + (1 - beta[1]) * shared[
+        1
+    ]
 
 
 def packed(S: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 import torch
 from torch.nn.functional import cross_entropy
 
-from pflbench.site import Setup
+from pflbench.simulation.client_worker import Setup
 
 
 class BareLoop:
@@ -15,7 +15,10 @@ class BareLoop:
         self.batch = batch
         self.optimizer = torch.optim.SGD(self.net.parameters(), lr)
         self.data = [
-            (algorithm.task.pixels(torch.from_numpy(setup.data.x[rows])), torch.from_numpy(setup.data.y[rows]))
+            (
+                algorithm.task.pixels(torch.from_numpy(setup.data.x[rows])),
+                torch.from_numpy(setup.data.y[rows]),
+            )
             for rows in setup.partition.train
         ]
 

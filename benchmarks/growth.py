@@ -7,8 +7,8 @@ from multiprocessing.connection import Connection
 
 import torch
 
-from pflbench.engine import Serial
-from pflbench.federation import Federation
+from pflbench.simulation.engine import Serial
+from pflbench.simulation.federation import Federation
 
 from .interleave import Finding, at_most, ratio
 from .problem import setup
@@ -50,7 +50,14 @@ def measure(turns: int) -> list[Finding]:
 def _play(pipe: Connection, clients: int) -> None:
     """A round whenever one is asked for; answers with its seconds and the most memory so far, in GB."""
     torch.set_num_threads(1)
-    run = setup(algorithm="ditto", clients=clients, train=30, test=10, cohort=COHORT, evaluate_clients=COHORT)
+    run = setup(
+        algorithm="ditto",
+        clients=clients,
+        train=30,
+        test=10,
+        cohort=COHORT,
+        evaluate_clients=COHORT,
+    )
     federation = Federation(run, Serial(run))
     federation.start()
     while True:

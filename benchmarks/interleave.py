@@ -56,7 +56,11 @@ def speeds(
 
 def spread(values: Sequence[float]) -> Spread:
     """The median and the quartiles."""
-    low, median, high = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else (values[0],) * 3
+    low, median, high = (
+        statistics.quantiles(values, n=4, method="inclusive")
+        if len(values) > 1
+        else (values[0],) * 3
+    )
     return Spread(median, low, high)
 
 

@@ -5,10 +5,11 @@ import time
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from pflbench import registry, wire
-from pflbench.engine import Serial
-from pflbench.federation import Federation
-from pflbench.report.paper import paper_table
+from pflbench.methods import registry
+from pflbench.papers.fedcosr.tables import paper_table
+from pflbench.simulation import messages
+from pflbench.simulation.engine import Serial
+from pflbench.simulation.federation import Federation
 
 from .interleave import Finding, Spread, ratio, speeds
 from .problem import NEVER, setup, step
@@ -22,18 +23,26 @@ def measure(turns: int) -> list[Finding]:
     A method whose operations alone exceed the paper's ratio cannot meet it with the paper's hyperparameters: that is
     said, and it is then held against its operations.
     """
-    published = {row["method"]: float(row["seconds_per_round"]) for row in paper_table("efficiency")}
+    published = {
+        row["method"]: float(row["seconds_per_round"]) for row in paper_table("efficiency")
+    }
     federations = {}
     for name in registry.names():
         run = setup(algorithm=name, clients=4, train=750, test=10, eval_every=NEVER)
         federations[name] = Federation(run, Serial(run))
-    seen = speeds({name: step(federation) for name, federation in federations.items()}, turns, time.process_time)
+    seen = speeds(
+        {name: step(federation) for name, federation in federations.items()},
+        turns,
+        time.process_time,
+    )
     work = {name: _operations(federation) for name, federation in federations.items()}
     found = []
     for name, federation in federations.items():
         title = federation.algorithm.title
         cost, paper = ratio(seen["fedavg"], seen[name]), published[title] / published["FedAvg"]
-        found.append(_finding(title, cost, paper, work[name] / work["fedavg"], _private(federation)))
+        found.append(
+            _finding(title, cost, paper, work[name] / work["fedavg"], _private(federation))
+        )
     return found
 
 
@@ -55,4 +64,4 @@ def _operations(federation: Federation) -> float:
 
 def _private(federation: Federation) -> int:
     """Bytes of a client's private state."""
-    return sum(wire.parts(federation.state(0)).values())
+    return sum(messages.parts(federation.state(0)).values())

@@ -5,10 +5,11 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from pflbench import config, data
-from pflbench.federation import Federation
-from pflbench.partition import Partition
-from pflbench.site import Setup
+from pflbench import config
+from pflbench.data import datasets
+from pflbench.data.partition import Partition
+from pflbench.simulation.client_worker import Setup
+from pflbench.simulation.federation import Federation
 
 CIFAR = "synthetic:classes=10,side=32,channels=3,samples=8000"
 EMNIST = "synthetic:classes=47,side=28,channels=1,samples=8000"
@@ -30,11 +31,13 @@ def setup(
     given = {"dataset": dataset, "clients": clients, "rounds": NEVER, **settings}
     share = 1.0 if cohort is None else cohort / clients
     run = config.make(algorithm, {**given, "participation": share}, {})
-    loaded = data.load(dataset)
+    loaded = datasets.load(dataset)
     order = np.random.default_rng(0).permutation(len(loaded.y))
     size = train + test
     owned = [np.take(order, range(i * size, (i + 1) * size), mode="wrap") for i in range(clients)]
-    split = Partition(tuple(np.sort(o[:train]) for o in owned), tuple(np.sort(o[train:]) for o in owned))
+    split = Partition(
+        tuple(np.sort(o[:train]) for o in owned), tuple(np.sort(o[train:]) for o in owned)
+    )
     return Setup(run, algorithm, loaded, split)
 
 

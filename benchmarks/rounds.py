@@ -2,8 +2,8 @@
 
 import torch
 
-from pflbench.engine import Processes, Serial
-from pflbench.federation import Federation
+from pflbench.simulation.engine import Processes, Serial
+from pflbench.simulation.federation import Federation
 
 from .interleave import Finding, at_least, ratio, speeds, spread
 from .problem import THREADS, setup, step

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
-from pflbench.division import Ints
-from pflbench.site import Setup
+from pflbench.data.label_skew import Ints
+from pflbench.simulation.client_worker import Setup
 
 
 class SequentialFedAvg:

@@ -30,13 +30,25 @@ def measure(turns: int) -> list[Finding]:
 
 def _first_round() -> tuple[float, float]:
     with tempfile.TemporaryDirectory() as folder:
-        command = [*PFLBENCH, "run", "fedavg", "--dataset", "digits", "--rounds", "100", "--out", folder]
+        command = [
+            *PFLBENCH,
+            "run",
+            "fedavg",
+            "--dataset",
+            "digits",
+            "--rounds",
+            "100",
+            "--out",
+            folder,
+        ]
         start = time.perf_counter()
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         seen: list[float] = []  # when there was a record of round 0, of round 1
         try:
             while len(seen) < 2:
-                if sum(path.read_text().count("\n") for path in Path(folder).glob("*/rounds.jsonl")) > len(seen):
+                if sum(
+                    path.read_text().count("\n") for path in Path(folder).glob("*/rounds.jsonl")
+                ) > len(seen):
                     seen.append(time.perf_counter() - start)
                 elif process.poll() is not None:
                     raise subprocess.CalledProcessError(process.returncode, command)

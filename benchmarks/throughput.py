@@ -8,9 +8,9 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.utils.flop_counter import FlopCounterMode
 
-from pflbench.engine import Serial
-from pflbench.federation import Federation
-from pflbench.site import Setup
+from pflbench.simulation.client_worker import Setup
+from pflbench.simulation.engine import Serial
+from pflbench.simulation.federation import Federation
 
 from .bare import BareLoop
 from .interleave import Finding, Turn, at_least, ratio, speeds, spread
@@ -27,7 +27,9 @@ def measure(turns: int) -> list[Finding]:
         seen = speeds({**contest, "peak": matrix_product}, turns, time.process_time)
         found += [
             Finding(f"training, images of {name}'s size, samples/s", spread(seen["harness"])),
-            at_least(f"harness / bare loop, {name}", ratio(seen["harness"], seen["bare loop"]), 0.95),
+            at_least(
+                f"harness / bare loop, {name}", ratio(seen["harness"], seen["bare loop"]), 0.95
+            ),
         ]
         if dataset == CIFAR:
             work = flops_per_sample(setup(dataset))
@@ -58,5 +60,7 @@ def flops_per_sample(run: Setup, batch: int = 16) -> float:
     algorithm = run.algorithm()
     net = algorithm.net(algorithm.task.initial).train()
     with FlopCounterMode(display=False) as counter:
-        cross_entropy(net(torch.zeros(batch, *run.data.shape)), torch.zeros(batch, dtype=torch.int64)).backward()
+        cross_entropy(
+            net(torch.zeros(batch, *run.data.shape)), torch.zeros(batch, dtype=torch.int64)
+        ).backward()
     return float(counter.get_total_flops()) / batch

@@ -5,17 +5,17 @@ The official files are Python pickles; torchvision unpickles them only after the
 
 from pathlib import Path
 
-from pflbench import vision
+from pflbench.data import torchvision_files
 
 TITLE = "CIFAR-10"
 SAMPLES = 60_000
 CLASSES = 10
 
 
-def read(root: Path, argument: str) -> vision.Arrays:
+def read(root: Path, argument: str) -> torchvision_files.Arrays:
     """50,000 training images, then 10,000 test images: x (60000, 3, 32, 32)."""
-    return vision.pooled("CIFAR10", root)
+    return torchvision_files.pooled("CIFAR10", root)
 
 
 def download(root: Path) -> None:
-    vision.fetch("CIFAR10", root)
+    torchvision_files.fetch("CIFAR10", root)

@@ -5,17 +5,17 @@ The four idx files, plain or as `.gz`, may also be put into `<data root>/Fashion
 
 from pathlib import Path
 
-from pflbench import vision
+from pflbench.data import torchvision_files
 
 TITLE = "Fashion-MNIST"
 SAMPLES = 70_000
 CLASSES = 10
 
 
-def read(root: Path, argument: str) -> vision.Arrays:
+def read(root: Path, argument: str) -> torchvision_files.Arrays:
     """60,000 training images, then 10,000 test images: x (70000, 1, 28, 28)."""
-    return vision.pooled("FashionMNIST", root)
+    return torchvision_files.pooled("FashionMNIST", root)
 
 
 def download(root: Path) -> None:
-    vision.fetch("FashionMNIST", root)
+    torchvision_files.fetch("FashionMNIST", root)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from pflbench.archive import plain_arrays
+from pflbench.data.npz import plain_arrays
 from pflbench.errors import UserError
 
 TITLE = "npz"
@@ -40,7 +40,9 @@ def read(root: Path, argument: str) -> tuple[npt.NDArray[np.uint8], npt.NDArray[
     missing = [name for name in ("x", "y") if name not in arrays]
     if missing:
         found = ", ".join(sorted(arrays)) or "none"
-        raise UserError(f"{argument} has no array {' and no array '.join(missing)}; its arrays: {found}")
+        raise UserError(
+            f"{argument} has no array {' and no array '.join(missing)}; its arrays: {found}"
+        )
     x, y = _images(arrays["x"], argument), arrays["y"]
     if y.dtype.kind not in "iu":
         raise UserError(f"{argument}: y must be integers, not {y.dtype}")
@@ -51,7 +53,9 @@ def read(root: Path, argument: str) -> tuple[npt.NDArray[np.uint8], npt.NDArray[
     if y.min() < 0:
         raise UserError(f"{argument}: y has the label {y.min()}; labels are 0..C-1")
     if y.max() >= len(y):
-        raise UserError(f"{argument}: y has the label {y.max()} and only {len(y)} samples; labels are 0..C-1")
+        raise UserError(
+            f"{argument}: y has the label {y.max()} and only {len(y)} samples; labels are 0..C-1"
+        )
     return x, y.astype(np.int64)
 
 
@@ -68,5 +72,7 @@ def _images(x: npt.NDArray[np.generic], path: str) -> npt.NDArray[np.uint8]:
     elif x.shape[3] in CHANNELS:
         x = x.transpose(0, 3, 1, 2)
     elif x.shape[1] not in CHANNELS:
-        raise UserError(f"{path}: x has the shape {x.shape}, without an axis of 1..4 channels; it must be {LAYOUTS}")
+        raise UserError(
+            f"{path}: x has the shape {x.shape}, without an axis of 1..4 channels; it must be {LAYOUTS}"
+        )
     return np.ascontiguousarray(x, dtype=np.uint8)

@@ -24,10 +24,14 @@ def options(argument: str) -> dict[str, int]:
     for item in filter(None, argument.split(",")):
         name, _, text = item.partition("=")
         if name not in DEFAULTS or not text.isdecimal():
-            raise UserError(f"bad option {item!r} of data set 'synthetic'; allowed, as whole numbers: {allowed}")
+            raise UserError(
+                f"bad option {item!r} of data set 'synthetic'; allowed, as whole numbers: {allowed}"
+            )
         chosen[name] = int(text)
     if min(chosen[name] for name in ("classes", "side", "channels")) < 1:
-        raise UserError(f"data set 'synthetic' needs classes, side and channels of at least 1; given: {argument}")
+        raise UserError(
+            f"data set 'synthetic' needs classes, side and channels of at least 1; given: {argument}"
+        )
     if chosen["samples"] < chosen["classes"]:
         raise UserError(
             f"data set 'synthetic' cannot have {chosen['classes']} classes in {chosen['samples']} samples;"

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pflbench.report.result import Result
+    from pflbench.report.load.result import Result
 
 __version__ = "0.1.0"
 
@@ -29,12 +29,13 @@ def run(
     stored already is not computed again. The result has its numbers as pandas frames. `state_memory`: GiB of clients'
     private states in memory; the rest is in files.
     """
-    from pflbench import config, rounds
-    from pflbench.report.result import Result
+    from pflbench import config
+    from pflbench.report.load.result import Result
+    from pflbench.simulation import runner
 
     chosen = config.make(algorithm, settings, hparams or {})
-    setup = rounds.prepare(chosen, algorithm, Path(data_root) if data_root else None, device)
-    records = rounds.execute(
+    setup = runner.prepare(chosen, algorithm, Path(data_root) if data_root else None, device)
+    records = runner.execute(
         setup,
         Path(out),
         workers=workers,

@@ -1,6 +1,6 @@
 """`python -m pflbench`."""
 
-from pflbench.cli import main
+from pflbench.cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -31,32 +31,41 @@ Loss = Callable[["Net", Tensor, Tensor], Tensor]
 """loss(net, x, y) -> scalar; x: (B, channels, height, width), y: (B,)."""
 
 
-def setting(default: Any, allowed: Any, meaning: str, per_dataset: Mapping[str, Any] | None = None) -> Any:
-    """A hyperparameter: its default, its range `(low, high)` or list of choices, and its meaning, on one line."""
-    metadata = {"allowed": allowed, "meaning": meaning, "per_dataset": dict(per_dataset or {})}
+def hparam(
+    default: Any,
+    allowed: Any,
+    meaning: str,
+    per_dataset: Mapping[str, Any] | None = None,
+    *,
+    tune: bool = True,
+) -> Any:
+    """A hyperparameter: its default, its range `(low, high)` or list of choices, and its meaning, on one line.
+
+    `tune=False` keeps it out of the default search of `pflbench tune`.
+    """
+    metadata = {
+        "allowed": allowed,
+        "meaning": meaning,
+        "per_dataset": dict(per_dataset or {}),
+        "tune": tune,
+    }
     return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True)
 class Hparams:
-    """The settings every method has; a method adds its own, or other defaults, in a subclass."""
+    """The hyperparameters every method has; a method adds its own, or other defaults, in a subclass."""
 
-    lr: float = setting(0.01, (1e-4, 1.0), "eta, learning rate of local training")
-    batch_size: int = setting(16, (1, 1024), "b, samples in a batch; the last, shorter batch is kept")
-    epochs: int = setting(1, (0, 50), "r, passes over the local data in a round")
-    optimizer: str = setting("sgd", ["sgd", "adam"], "local optimizer, new in every round")
-    dropout: float = setting(0.0, (0.0, 0.9), "dropout between body and head in local training")
-    participation: float = setting(1.0, (0.05, 1.0), "at most this share of the clients takes part in a round")
-
-
-@dataclass(frozen=True)
-class Taxonomy:
-    """A method's row in the paper's table of methods; a mark is "yes", "no", "fairness only" or "" (not in it)."""
-
-    kind: Literal["local", "FL", "PFL"]
-    technique: str
-    label_skew: str = ""
-    data_scarcity: str = ""
+    lr: float = hparam(0.01, (1e-4, 1.0), "eta, learning rate of local training")
+    batch_size: int = hparam(
+        16, (1, 1024), "b, samples in a batch; the last, shorter batch is kept"
+    )
+    epochs: int = hparam(1, (0, 50), "r, passes over the local data in a round")
+    optimizer: str = hparam("sgd", ["sgd", "adam"], "local optimizer, new in every round")
+    dropout: float = hparam(0.0, (0.0, 0.9), "dropout between body and head in local training")
+    participation: float = hparam(
+        1.0, (0.05, 1.0), "at most this share of the clients takes part in a round"
+    )
 
 
 class Dropout(nn.Module):
@@ -89,7 +98,10 @@ class Net(nn.Module):
 
     def parameters_now(self) -> Params:
         """A copy of the parameters (and buffers), in plain row-major layout."""
-        return {name: p.detach().clone(memory_format=torch.contiguous_format) for name, p in self.state_dict().items()}
+        return {
+            name: p.detach().clone(memory_format=torch.contiguous_format)
+            for name, p in self.state_dict().items()
+        }
 
 
 @dataclass(frozen=True)
@@ -106,12 +118,21 @@ class Task:
     seed: int
     device: torch.device = torch.device("cpu")
 
-    def net(self, theta: Params, dropout: float = 0.0, generator: torch.Generator | None = None) -> Net:
+    def net(
+        self, theta: Params, dropout: float = 0.0, generator: torch.Generator | None = None
+    ) -> Net:
         """A network of its own copy of `theta` on the device, in evaluation mode; conv weights channels-last."""
         if theta.keys() != self.initial.keys():
-            extra, missing = sorted(theta.keys() - self.initial.keys()), sorted(self.initial.keys() - theta.keys())
-            raise ValueError(f"theta does not fit the network: it lacks {missing} and has besides {extra}")
-        net: Net = _filled(self.skeleton, {name: self.place(p.detach()) for name, p in theta.items()})
+            extra, missing = (
+                sorted(theta.keys() - self.initial.keys()),
+                sorted(self.initial.keys() - theta.keys()),
+            )
+            raise ValueError(
+                f"theta does not fit the network: it lacks {missing} and has besides {extra}"
+            )
+        net: Net = _filled(
+            self.skeleton, {name: self.place(p.detach()) for name, p in theta.items()}
+        )
         net.drop.p, net.drop.generator = dropout, generator
         return net.eval()
 
@@ -141,11 +162,19 @@ def _filled(skeleton: Any, values: Params, prefix: str = "") -> Any:
     What `deepcopy` and `load_state_dict` do, several times as fast: every client of every round needs networks.
     """
     module = object.__new__(type(skeleton))
-    module.__dict__ = {key: v.copy() if isinstance(v, dict) else v for key, v in skeleton.__dict__.items()}
+    module.__dict__ = {
+        key: v.copy() if isinstance(v, dict) else v for key, v in skeleton.__dict__.items()
+    }
     own = {name for name, p in skeleton._parameters.items() if p is not None}
-    module._parameters = {n: nn.Parameter(values[prefix + n]) if n in own else None for n in skeleton._parameters}
-    module._buffers = {name: None if b is None else values[prefix + name] for name, b in skeleton._buffers.items()}
-    module._modules = {name: _filled(m, values, f"{prefix}{name}.") for name, m in skeleton._modules.items()}
+    module._parameters = {
+        n: nn.Parameter(values[prefix + n]) if n in own else None for n in skeleton._parameters
+    }
+    module._buffers = {
+        name: None if b is None else values[prefix + name] for name, b in skeleton._buffers.items()
+    }
+    module._modules = {
+        name: _filled(m, values, f"{prefix}{name}.") for name, m in skeleton._modules.items()
+    }
     return module
 
 
@@ -225,15 +254,18 @@ ClientFunction = Callable[[Client, Message], tuple[Message, State]]
 
 
 class Algorithm:
-    """A method. Subclasses say `hp: TheirHparams` and give at least `local`, `aggregate` and `personal`."""
+    """A method. Subclasses say `hp: TheirHparams` and give at least `client_update`, `aggregate` and
+    `personal_model`."""
 
     title: ClassVar[str]
-    taxonomy: ClassVar[Taxonomy]
-    scored: ClassVar[Literal["pre", "post"]] = "pre"
-    down: ClassVar[str] = "theta"  # numbers (of 4 bytes) sent to a client in a round, as a formula over the names in
-    up: ClassVar[str] = "theta + 1"  # `sizes`, and theta, phi, pi, C, k, N and the client's own C_i and n_i
-    cost_note: ClassVar[str] = ""  # why that is not what the FedCoSR paper's table of costs says
-    exceptions: ClassVar[Mapping[str, str]] = {}  # conformance check -> why this method cannot pass it
+    family: ClassVar[str]  # what the method is built on, in two words: "Model splitting"
+    evaluation_point: ClassVar[Literal["pre", "post"]] = (
+        "pre"  # the point whose accuracy tables show
+    )
+    one_shot: ClassVar[bool] = False  # all messages travel once; `costs` then counts the whole run
+    exceptions: ClassVar[
+        Mapping[str, str]
+    ] = {}  # conformance check -> why this method cannot pass it
     hp: Hparams
 
     def __init__(self, hp: Hparams, task: Task) -> None:
@@ -252,9 +284,9 @@ class Algorithm:
         """What each of these clients is sent; any client may be asked for, also one that never took part."""
         return dict.fromkeys(ids, server)
 
-    def local(self, client: Client, message: Message) -> tuple[Message, State]:
+    def client_update(self, client: Client, message: Message) -> tuple[Message, State]:
         """A client's work in a round: its reply and its new private state."""
-        raise TypeError(f"{type(self).__name__} does not define local(client, message)")
+        raise TypeError(f"{type(self).__name__} does not define client_update(client, message)")
 
     def aggregate(self, server: State, replies: Replies) -> State:
         """The server's new state."""
@@ -262,26 +294,28 @@ class Algorithm:
 
     def round(self, server: State, cohort: Cohort) -> State:
         """One round. Override it where a round has several exchanges."""
-        return self.aggregate(server, cohort.call(self.local, self.download(server, cohort.ids)))
+        return self.aggregate(
+            server, cohort.call(self.client_update, self.download(server, cohort.ids))
+        )
 
-    def evaluation(self, server: State, cohort: Cohort) -> dict[int, Message]:
-        """What `personal` gets for each of these clients, any client among them: the newest download.
+    def evaluation_messages(self, server: State, cohort: Cohort) -> dict[int, Message]:
+        """What `personal_model` gets for each of these clients, any client among them: the newest download.
 
         Override it where the server must ask the clients first. `cohort.call` works as in a round, except that no
         traffic is counted and new private states are dropped.
         """
         return self.download(server, cohort.ids)
 
-    def personal(self, client: Client, message: Message) -> Model:
-        """What is scored at `pre`: from private state and the message of `evaluation`, before training."""
-        raise TypeError(f"{type(self).__name__} does not define personal(client, message)")
+    def personal_model(self, client: Client, message: Message) -> Model:
+        """What is evaluated at `pre`: from private state and the message of `evaluation_messages`, before training."""
+        raise TypeError(f"{type(self).__name__} does not define personal_model(client, message)")
 
-    def trained(self, client: Client, message: Message, reply: Message) -> Model | None:
-        """What is scored at `post`: right after `local`, `client.state` being the new state. None: nothing."""
+    def trained_model(self, client: Client, message: Message, reply: Message) -> Model | None:
+        """What is evaluated at `post`: right after `client_update`, `client.state` being the new one. None: nothing."""
         return None
 
-    def others(self, client: Client, message: Message) -> dict[str, Model]:
-        """Further models to score at the same moment as `personal`, by the name of their series."""
+    def extra_models(self, client: Client, message: Message) -> dict[str, Model]:
+        """Further models to evaluate together with the personal one, by the name of their series."""
         return {}
 
     def predict(self, model: Model, x: Tensor) -> Tensor:
@@ -289,8 +323,15 @@ class Algorithm:
         logits: Tensor = self.net(model)(x)
         return logits
 
+    def costs(self) -> tuple[str, str]:
+        """Numbers of 4 bytes sent to and by a client per round: two formulas, which may depend on `self.hp` alone.
+
+        Names in them are theta, phi, pi, C, k, N, the client's own C_i and n_i, and those of `sizes`.
+        """
+        return "theta", "theta + 1"
+
     def sizes(self) -> dict[str, int]:
-        """Names of the method's own in its formulas `down` and `up`."""
+        """Names of the method's own in the formulas of `costs`."""
         return {}
 
     def net(self, theta: Params) -> Net:
@@ -312,6 +353,29 @@ def log(**values: float | Tensor) -> None:
             sink.setdefault(name, []).append(value)
 
 
+_noted: ContextVar[dict[str, None] | None] = ContextVar("_noted", default=None)
+
+
+def note(text: str) -> None:
+    """Say that something about this run is off; the text is stored with the round and shown under its tables."""
+    sink = _noted.get()
+    if sink is not None:
+        sink[text] = None
+
+
+@contextmanager
+def collect_notes() -> Iterator[list[str]]:
+    """Collect what is noted inside, each text once; the list is filled at the end."""
+    sink: dict[str, None] = {}
+    result: list[str] = []
+    token = _noted.set(sink)
+    try:
+        yield result
+    finally:
+        _noted.reset(token)
+        result.extend(sink)
+
+
 @contextmanager
 def collect_logs() -> Iterator[dict[str, float]]:
     """Collect what is logged inside; the dict is filled at the end."""
@@ -322,4 +386,6 @@ def collect_logs() -> Iterator[dict[str, float]]:
         yield result
     finally:
         _logged.reset(token)
-        result.update({name: sum(float(v) for v in values) / len(values) for name, values in sink.items()})
+        result.update(
+            {name: sum(float(v) for v in values) / len(values) for name, values in sink.items()}
+        )

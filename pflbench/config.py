@@ -13,14 +13,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from pflbench import registry
 from pflbench.api import Hparams
-from pflbench.archive import plain_arrays
+from pflbench.data.npz import plain_arrays
 from pflbench.errors import UserError, unknown
-
-ADDED = ("evaluate_clients", "max_samples", "representations", "validation")
-"""Settings that are younger than stored runs: they are no part of an id while they have their defaults, which do what
-was done before there was a choice; so no stored run gets another name."""
+from pflbench.methods import registry
 
 
 @dataclass(frozen=True)
@@ -44,10 +40,12 @@ class Run:
     min_samples: int = 10
     samples_per_client: tuple[int, int] | None = None
     overlap: bool = False
-    keep: float = 1.0
-    keep_last: int | None = None
+    data_fraction: float = 1.0
+    scarce_clients: int | None = None
     max_samples: int | None = None
-    validation: float = 0.0  # of every client's training samples, held out to select a round or a hyperparameter
+    validation: float = (
+        0.0  # of every client's training samples, held out to select a round or a hyperparameter
+    )
     representations: int = 0  # test samples of every client whose z is stored after the last round
     hparams: Mapping[str, Any] = field(default_factory=dict)
 
@@ -70,9 +68,6 @@ class Run:
         """A readable name ending in a hash of all that changes the numbers; files count by content, not by path."""
         content = {name: _digest(getattr(self, name)) for name in ("dataset", "partition")}
         same = {**as_json(self), **{name: value for name, value in content.items() if value}}
-        for name in ADDED:
-            if same[name] == getattr(Run, name):
-                del same[name]
         text = json.dumps(same, sort_keys=True, separators=(",", ":"))
         words = [self.algorithm, _short(self.dataset), _short(self.partition), f"s{self.seed}"]
         return "-".join([*words, hashlib.sha256(text.encode()).hexdigest()[:10]])
@@ -121,7 +116,9 @@ def _check_allowed(name: str, value: Any, allowed: Any) -> None:
             raise UserError(f"{what} one of {', '.join(map(str, allowed))}")
     elif isinstance(value, float) and not math.isfinite(value):
         raise UserError(f"{what} finite")
-    elif value is not None and value < (least := allowed[0] if isinstance(value, int) else min(allowed[0], 0.0)):
+    elif value is not None and value < (
+        least := allowed[0] if isinstance(value, int) else min(allowed[0], 0.0)
+    ):
         raise UserError(f"{what} at least {least}")
 
 
@@ -141,13 +138,10 @@ def from_toml(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:  # also of text that is not UTF-8
         raise UserError(f"{path} is not TOML: {error}") from error
-    hparams, scarce = (table.pop(name, {}) for name in ("hparams", "scarce"))
-    if not isinstance(hparams, dict) or not isinstance(scarce, dict):
-        raise UserError(f"{path}: hparams and scarce must be tables, as in: scarce = {{last = 5, keep = 0.1}}")
-    for name in scarce:
-        if name not in ("last", "keep"):
-            raise unknown("key of scarce", name, ["last", "keep"])
-    return {**table, **{{"last": "keep_last", "keep": "keep"}[k]: v for k, v in scarce.items()}}, hparams
+    hparams = table.pop("hparams", {})
+    if not isinstance(hparams, dict):
+        raise UserError(f"{path}: hparams must be a table, as in: [hparams]")
+    return table, hparams
 
 
 def as_json(run: Run) -> dict[str, Any]:
@@ -171,10 +165,15 @@ def _typed(kind: str, name: str, owner: type, value: Any) -> Any:
     target = options[0]
     try:
         if typing.get_origin(target) is tuple:
-            low, high = (int(part) for part in (re.split(r"[-:,]", value) if isinstance(value, str) else value))
+            low, high = (
+                int(part)
+                for part in (re.split(r"[-:,]", value) if isinstance(value, str) else value)
+            )
             return (low, high)
         if target is bool:
-            return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[str(value).lower()]
+            return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[
+                str(value).lower()
+            ]
         if target is int and (isinstance(value, bool) or float(value) != int(float(value))):
             raise ValueError
         if target is str and not isinstance(value, str):

@@ -48,7 +48,14 @@ def blend(weight: Tensor | float, first: Params, second: Params) -> Params:
 
 
 def local_sgd(
-    loss: Loss, theta: Params, client: Client, hp: Hparams, *, part: str = "", stream: str = "train", clip: float = 0.0
+    loss: Loss,
+    theta: Params,
+    client: Client,
+    hp: Hparams,
+    *,
+    part: str = "",
+    stream: str = "train",
+    clip: float = 0.0,
 ) -> Params:
     """theta <- theta - eta * grad loss(theta; b), for every batch b of `hp.epochs` passes; returns the new theta.
 
@@ -56,7 +63,16 @@ def local_sgd(
     bit, whatever the optimizer. `clip` bounds the norm of the gradient. The optimizer (`hp.optimizer`) starts anew.
     The mean loss is logged as `loss` (or `loss_<stream>` for other streams than "train").
     """
-    return _descended(loss, theta, client, client.batches(hp.batch_size, hp.epochs, stream), hp, part, stream, clip)
+    return _descended(
+        loss,
+        theta,
+        client,
+        client.batches(hp.batch_size, hp.epochs, stream),
+        hp,
+        part,
+        stream,
+        clip,
+    )
 
 
 @torch.no_grad()
@@ -66,13 +82,23 @@ def represented(theta: Params, client: Client) -> Tensor:
     return torch.cat([net.body(x) for x, _ in client.samples()])
 
 
-def head_sgd(theta: Params, z: Tensor, client: Client, hp: Hparams, *, stream: str = "head") -> Params:
+def head_sgd(
+    theta: Params, z: Tensor, client: Client, hp: Hparams, *, stream: str = "head"
+) -> Params:
     """local_sgd of the cross entropy over the head alone, where z = `represented(theta, client)`."""
 
     def of_head(net: Net, z: Tensor, y: Tensor) -> Tensor:
         return cross_entropy(net.head(net.drop(z)), y)
 
-    return _descended(of_head, theta, client, client.batches(hp.batch_size, hp.epochs, stream, z), hp, "head", stream)
+    return _descended(
+        of_head,
+        theta,
+        client,
+        client.batches(hp.batch_size, hp.epochs, stream, z),
+        hp,
+        "head",
+        stream,
+    )
 
 
 def _descended(
@@ -161,7 +187,9 @@ def class_means(net: Net, client: Client, clip: float | None = None) -> tuple[Te
     n_ic = 0, and counts (C,) int32.
     """
     net.eval()
-    total = torch.zeros(client.task.classes, client.task.width, dtype=torch.float64, device=client.y.device)
+    total = torch.zeros(
+        client.task.classes, client.task.width, dtype=torch.float64, device=client.y.device
+    )
     for x, y in client.samples():
         onehot = torch.nn.functional.one_hot(y, client.task.classes).double()  # (B, C)
         z = net.body(x).flatten(1).double()  # (B, k)
@@ -171,7 +199,9 @@ def class_means(net: Net, client: Client, clip: float | None = None) -> tuple[Te
     return (total / client.counts.clamp(min=1)[:, None]).float(), client.counts
 
 
-def centroids(net: Net, client: Client, least: int = 1, clip: float | None = None) -> dict[str, Tensor]:
+def prototypes(
+    net: Net, client: Client, least: int = 1, clip: float | None = None
+) -> dict[str, Tensor]:
     """Omega_i: the class means of the classes that the client holds (at least `least` samples of), ready to be sent.
 
     `means` (m, k), `labels` (m,) int32 and `counts` (m,) int32, for the m classes held: an absent class has no row.
@@ -181,7 +211,7 @@ def centroids(net: Net, client: Client, least: int = 1, clip: float | None = Non
     return {"means": means[held], "labels": held.to(torch.int32), "counts": counts[held]}
 
 
-def pooled_centroids(
+def pooled_prototypes(
     replies: Replies,
     part: str,
     classes: int,
@@ -230,10 +260,14 @@ def noised_update(new: Params, old: Params, bound: float, sigma: float, client: 
     scale = (bound / norm.clamp(min=1e-12)).clamp(max=1.0)
     draws = client.generator("noise of the parameters")
     noise = {name: torch.randn(d.shape, generator=draws).to(d.device) for name, d in change.items()}
-    return {name: old[name] + scale * change[name] + 2 * sigma * bound * noise[name] for name in new}
+    return {
+        name: old[name] + scale * change[name] + 2 * sigma * bound * noise[name] for name in new
+    }
 
 
-def noised_means(omega: dict[str, Tensor], bound: float, sigma: float, client: Client) -> dict[str, Tensor]:
+def noised_means(
+    omega: dict[str, Tensor], bound: float, sigma: float, client: Client
+) -> dict[str, Tensor]:
     """m_ic + N(0, (sigma 2 S / n_ic)^2): a sample moves the mean of n_ic ones of norm <= S by at most 2 S / n_ic."""
     noise = torch.randn(omega["means"].shape, generator=client.generator("noise of the centroids"))
     std = 2 * sigma * bound / omega["counts"][:, None]

@@ -35,7 +35,9 @@ class SGD:
         """One step along the gradients."""
         moved = [p for p in self.parameters if p.grad is not None]
         if moved:
-            torch._foreach_add_(moved, [p.grad for p in moved if p.grad is not None], alpha=-self.lr)
+            torch._foreach_add_(
+                moved, [p.grad for p in moved if p.grad is not None], alpha=-self.lr
+            )
 
 
 class Adam(SGD):
@@ -45,7 +47,12 @@ class Adam(SGD):
     """
 
     def __init__(
-        self, parameters: Iterable[Tensor], lr: float, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8
+        self,
+        parameters: Iterable[Tensor],
+        lr: float,
+        b1: float = 0.9,
+        b2: float = 0.999,
+        eps: float = 1e-8,
     ) -> None:
         super().__init__(parameters, lr)
         self.b1, self.b2, self.eps = b1, b2, eps
@@ -58,7 +65,9 @@ class Adam(SGD):
         """One step along the gradients."""
         moved = [i for i, p in enumerate(self.parameters) if p.grad is not None]
         if moved:
-            p, m, s, t = ([tensors[i] for i in moved] for tensors in (self.parameters, self.m, self.s, self.t))
+            p, m, s, t = (
+                [tensors[i] for i in moved] for tensors in (self.parameters, self.m, self.s, self.t)
+            )
             g = [tensor.grad for tensor in p if tensor.grad is not None]
             torch._foreach_add_(t, 1)
             torch._fused_adam_(

@@ -8,5 +8,9 @@ from pathlib import Path
 
 _checkout = Path(__file__).resolve().parents[2]
 _folder = _checkout / "datasets"
-if _folder.is_dir() and (_checkout / "pyproject.toml").is_file() and not (_folder / "__init__.py").exists():
+if (
+    _folder.is_dir()
+    and (_checkout / "pyproject.toml").is_file()
+    and not (_folder / "__init__.py").exists()
+):
     __path__.append(str(_folder))

@@ -6,13 +6,15 @@ import json
 from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
 
-from pflbench import records
 from pflbench.errors import UserError
+from pflbench.records import run_folder
 
 NAME = ".report.json"
 
 
-def replace(out: Path, written: Iterable[Path], covered: Callable[[PurePosixPath], bool]) -> list[Path]:
+def replace(
+    out: Path, written: Iterable[Path], covered: Callable[[PurePosixPath], bool]
+) -> list[Path]:
     """Remove what an earlier report wrote in this one's place, and remember what this one wrote; what was removed.
 
     `covered` says whether this report is in the place of an earlier one's file: it would be among the `written` if it
@@ -20,13 +22,17 @@ def replace(out: Path, written: Iterable[Path], covered: Callable[[PurePosixPath
     """
     now = {path.relative_to(out).as_posix(): _checksum(path) for path in written}
     before = _read(out)
-    gone = {name: checksum for name, checksum in before.items() if name not in now and covered(PurePosixPath(name))}
+    gone = {
+        name: checksum
+        for name, checksum in before.items()
+        if name not in now and covered(PurePosixPath(name))
+    }
     removed = [out / name for name, checksum in gone.items() if _checksum(out / name) == checksum]
     for path in removed:
         _remove(path)
     known = {name: checksum for name, checksum in {**before, **now}.items() if name not in gone}
     if known or before:
-        records.write(out / NAME, json.dumps(dict(sorted(known.items())), indent=1).encode())
+        run_folder.write(out / NAME, json.dumps(dict(sorted(known.items())), indent=1).encode())
     return removed
 
 
@@ -35,7 +41,7 @@ def _remove(path: Path) -> None:
     try:
         path.unlink()
     except OSError as error:
-        raise records.unwritable(path.parent, error) from error
+        raise run_folder.unwritable(path.parent, error) from error
     with contextlib.suppress(OSError):
         path.parent.rmdir()
 
@@ -43,10 +49,12 @@ def _remove(path: Path) -> None:
 def _read(out: Path) -> dict[str, str]:
     """Names of files in the folder, with checksums; of a list that is not sound, none."""
     try:
-        found = records.read_json(out / NAME)
+        found = run_folder.read_json(out / NAME)
     except UserError:
         return {}
-    sound = isinstance(found, dict) and all(isinstance(checksum, str) for checksum in found.values())
+    sound = isinstance(found, dict) and all(
+        isinstance(checksum, str) for checksum in found.values()
+    )
     return {name: found[name] for name in found if _inside(name)} if sound else {}
 
 
@@ -56,4 +64,8 @@ def _inside(name: str) -> bool:
 
 def _checksum(path: Path) -> str:
     """Empty where there is no such file."""
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() and not path.is_symlink() else ""
+    return (
+        hashlib.sha256(path.read_bytes()).hexdigest()
+        if path.is_file() and not path.is_symlink()
+        else ""
+    )

@@ -6,12 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from pflbench.report.grid import significant
-from pflbench.report.numbers import Choice, Floats, Numbers, mean
+from pflbench.report.load.runs import Choice, Floats, Numbers, mean
+from pflbench.report.render.grid import significant
 
 Row = dict[str, Any]
 DASH = "--"
-SHOWN = ("algorithm", "dataset", "partition", "seed", "rounds", "hparams")  # settings with a column, or never told
+SHOWN = (
+    "algorithm",
+    "dataset",
+    "partition",
+    "seed",
+    "rounds",
+    "hparams",
+)  # settings with a column, or never told
 ROUND = {
     "last": "in the last round",
     "last10": "as the mean of the last ten evaluated rounds",
@@ -53,14 +60,16 @@ def row(run: Numbers, weighted: bool = False) -> Row:
         "point": run.point,
         "accuracy": float(mean(run.clients, sizes)) if known.size else float("nan"),
         "std": float(known.std()) if known.size else float("nan"),
-        "megabytes": sum(map(_mean, run.sent.values())) / 1e6 if run.loss.size else float("nan"),  # 0: none is sent
+        "megabytes": sum(map(_mean, run.sent.values())) / 1e6
+        if run.loss.size
+        else float("nan"),  # 0: none is sent
         "seconds": _mean(run.seconds.get("wall", ())),
     }
 
 
 def status(run: Numbers) -> str:
     """done, diverged, failed, running; unfinished where it has begun, else missing."""
-    if run.status in ("done", "diverged", "failed", "running"):
+    if run.status in ("finished", "diverged", "failed", "running"):
         return run.status
     return "unfinished" if run.about else "missing"
 
@@ -79,19 +88,35 @@ def grouped(runs: Sequence[Numbers], weighted: bool = False) -> list[Row]:
     begun = list({run.planned.id: run for run in runs if run.about}.values())
     together: dict[str, list[Numbers]] = {}
     for run in begun:
-        ended = None if run.status == "done" else run.planned.id
+        ended = None if run.status == "finished" else run.planned.id
         same = {**run.planned.config, "seed": None, "data": run.about.get("data"), "ended": ended}
         together.setdefault(json.dumps(same, sort_keys=True), []).append(run)
     settings = _settings_apart(begun)
     rows = []
     for members in together.values():
         each = [row(member, weighted) for member in members]
-        means = {name: _mean([r[name] for r in each]) for name in ("accuracy", "std", "megabytes", "seconds")}
-        one = {name: each[0][name] for name in ("method", "data", "partition", "point", "rounds", "status")}
-        spread = float(np.std([r["accuracy"] for r in each], ddof=1)) if len(each) > 1 else float("nan")
-        more = {"seeds": sorted(r["seed"] for r in each), "round": each[0]["round"], "reason": each[0]["reason"]}
-        rows.append({**one, "settings": settings[each[0]["id"]], **more, **means, "seeds_std": spread})
-    return sorted(rows, key=lambda r: (r["data"], r["partition"], not r["accuracy"] >= 0, -r["accuracy"]))
+        means = {
+            name: _mean([r[name] for r in each])
+            for name in ("accuracy", "std", "megabytes", "seconds")
+        }
+        one = {
+            name: each[0][name]
+            for name in ("method", "data", "partition", "point", "rounds", "status")
+        }
+        spread = (
+            float(np.std([r["accuracy"] for r in each], ddof=1)) if len(each) > 1 else float("nan")
+        )
+        more = {
+            "seeds": sorted(r["seed"] for r in each),
+            "round": each[0]["round"],
+            "reason": each[0]["reason"],
+        }
+        rows.append(
+            {**one, "settings": settings[each[0]["id"]], **more, **means, "seeds_std": spread}
+        )
+    return sorted(
+        rows, key=lambda r: (r["data"], r["partition"], not r["accuracy"] >= 0, -r["accuracy"])
+    )
 
 
 def columns(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
@@ -108,8 +133,10 @@ def columns(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
             "point": r["point"],
             "kB": DASH if r["megabytes"] != r["megabytes"] else significant(1e3 * r["megabytes"]),
             "seconds": _number(r["seconds"], 2),
-            "round": f"{r['round']}" if r["round"] == r["rounds"] else f"{r['round']} of {r['rounds']}",
-            "status": r["status"] if r["status"] == "done" else r["status"].upper(),
+            "round": f"{r['round']}"
+            if r["round"] == r["rounds"]
+            else f"{r['round']} of {r['rounds']}",
+            "status": r["status"] if r["status"] == "finished" else r["status"].upper(),
         }
         for r in rows
     ]
@@ -121,7 +148,9 @@ def _settings_apart(runs: Sequence[Numbers]) -> dict[str, str]:
     """By id, the settings in which a run differs from other runs, and the hyperparameters from others of its method."""
     by_method: dict[str, list[Mapping[str, Any]]] = {}
     for run in runs:
-        by_method.setdefault(run.planned.config["algorithm"], []).append(run.planned.config["hparams"])
+        by_method.setdefault(run.planned.config["algorithm"], []).append(
+            run.planned.config["hparams"]
+        )
     differ = _differing([run.planned.config for run in runs]) - {*SHOWN}
     hparams = {method: _differing(tables) for method, tables in by_method.items()}
     apart = {}

@@ -23,15 +23,26 @@ def changed(before: Flat, after: Flat) -> str | None:
     """The first path at which two contents differ."""
     if before == after:
         return None
-    return next(path for path in [*after, *before] if path not in before or before[path] != after.get(path))
+    return next(
+        path for path in [*after, *before] if path not in before or before[path] != after.get(path)
+    )
 
 
 def global_generators() -> Flat:
     """The state of every global random generator."""
     state = np.random.get_state(legacy=False)
     assert isinstance(state, dict)
-    numpy_state = (state["state"]["key"].tobytes(), state["state"]["pos"], state["has_gauss"], state["gauss"])
-    return {"torch": torch.get_rng_state().numpy().tobytes(), "numpy": numpy_state, "random": random.getstate()}
+    numpy_state = (
+        state["state"]["key"].tobytes(),
+        state["state"]["pos"],
+        state["has_gauss"],
+        state["gauss"],
+    )
+    return {
+        "torch": torch.get_rng_state().numpy().tobytes(),
+        "numpy": numpy_state,
+        "random": random.getstate(),
+    }
 
 
 def difference(first: Any, second: Any, path: str = "") -> str | None:
@@ -41,13 +52,24 @@ def difference(first: Any, second: Any, path: str = "") -> str | None:
             return f"{path or 'it'} has the keys {_keys(first)} in one and {_keys(second)} in the other"
         found = (difference(first[key], second[key], _join(path, key)) for key in first)
         return next(filter(None, found), None)
-    if isinstance(first, list | tuple) and isinstance(second, list | tuple) and len(first) == len(second):
-        found = (difference(a, b, f"{path}[{place}]") for place, (a, b) in enumerate(zip(first, second, strict=True)))
+    if (
+        isinstance(first, list | tuple)
+        and isinstance(second, list | tuple)
+        and len(first) == len(second)
+    ):
+        found = (
+            difference(a, b, f"{path}[{place}]")
+            for place, (a, b) in enumerate(zip(first, second, strict=True))
+        )
         return next(filter(None, found), None)
     if isinstance(first, Tensor) and isinstance(second, Tensor):
         return _tensor_difference(first, second, path)
     both_nan = first != first and second != second
-    return None if first == second or both_nan else f"{path or 'it'} is {first!r} in one and {second!r} in the other"
+    return (
+        None
+        if first == second or both_nan
+        else f"{path or 'it'} is {first!r} in one and {second!r} in the other"
+    )
 
 
 def shared_storage(parties: Mapping[str, Any]) -> str | None:
@@ -105,7 +127,10 @@ def _branches(thing: Any, path: str, above: set[int]) -> Iterator[tuple[str, Has
         branches = [(_join(path, name), branch) for name, branch in vars(thing).items()]
     else:
         branches = []
-    yield path, (type(thing).__name__, len(branches)) if branches else (type(thing).__name__, repr(thing))
+    yield (
+        path,
+        (type(thing).__name__, len(branches)) if branches else (type(thing).__name__, repr(thing)),
+    )
     for place, branch in branches:
         yield from _walk(branch, place, above)
 

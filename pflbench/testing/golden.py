@@ -11,14 +11,18 @@ from typing import Any
 
 import torch
 
-from pflbench import registry
 from pflbench.api import State
 from pflbench.errors import UserError
+from pflbench.methods import registry
 from pflbench.testing.compare import tensors
 from pflbench.testing.problem import TOY_CNN, toy
 
 FOLDER = Path("tests/golden")
-PROBLEM: dict[str, Any] = {**TOY_CNN, "dataset": "synthetic:classes=4,side=16,samples=240", "width": 32}
+PROBLEM: dict[str, Any] = {
+    **TOY_CNN,
+    "dataset": "synthetic:classes=4,side=16,samples=240",
+    "width": 32,
+}
 CLOSE = 1e-4
 """Relative tolerance of losses and norms: more than another CPU's rounding, less than any change of the method."""
 LESS_CLOSE = 1e-3
@@ -38,10 +42,18 @@ def numbers(plugin: str) -> dict[str, Any]:
         records = [federation.start()[0], *(federation.step()[0] for _ in range(3))]
     finally:
         torch.set_num_threads(threads)
-    kept = {name: [record.get(name) for record in records] for name in ("accuracy", "loss", "bytes", "logs")}
+    kept = {
+        name: [record.get(name) for record in records]
+        for name in ("accuracy", "loss", "bytes", "logs")
+    }
     clients = {str(id): _sizes(state, first) for id, state in sorted(federation.states.items())}
     tests = [len(rows) for rows in federation.partition.test]
-    return {"tests": tests, **_rounded(kept), "server": _sizes(federation.server, begin), "clients": clients}
+    return {
+        "tests": tests,
+        **_rounded(kept),
+        "server": _sizes(federation.server, begin),
+        "clients": clients,
+    }
 
 
 def deviations(stored: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
@@ -86,7 +98,9 @@ def _sizes(state: State, begin: State) -> dict[str, Any]:
         now, then = dict(tensors(state[part])), dict(tensors(begin.get(part)))
         sizes[part] = {"norm": _norm(now)}
         if now.keys() == then.keys() and all(now[name].shape == then[name].shape for name in now):
-            sizes[part]["moved"] = _norm({name: now[name].double() - then[name].double() for name in now})
+            sizes[part]["moved"] = _norm(
+                {name: now[name].double() - then[name].double() for name in now}
+            )
     return sizes
 
 
@@ -106,7 +120,9 @@ def _rounded(value: Any) -> Any:
 def main() -> None:
     """Record the methods that are named."""
     if len(sys.argv) < 2:
-        sys.exit(f"usage: python -m pflbench.testing.golden NAME...; known: {', '.join(registry.names())}")
+        sys.exit(
+            f"usage: python -m pflbench.testing.golden NAME...; known: {', '.join(registry.names())}"
+        )
     for name in sys.argv[1:]:
         try:
             print(f"wrote {record(name)}")

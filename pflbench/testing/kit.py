@@ -113,8 +113,14 @@ def _cause(error: Exception, subject: Subject) -> str:
     while root.__cause__ is not None:
         root = root.__cause__
     own = _file(subject)
-    lines = [frame.lineno for frame in traceback.extract_tb(root.__traceback__) if frame.filename == own]
-    text = str(error) if type(error).__module__.startswith("pflbench") else f"{type(error).__name__}: {error}"
+    lines = [
+        frame.lineno for frame in traceback.extract_tb(root.__traceback__) if frame.filename == own
+    ]
+    text = (
+        str(error)
+        if type(error).__module__.startswith("pflbench")
+        else f"{type(error).__name__}: {error}"
+    )
     place = f" ({own.rpartition('/')[2]}, line {lines[-1]})" if own and lines else ""
     return text.partition("\n")[0] + place
 

@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from pflbench import config, data, rounds
+from pflbench import config
 from pflbench.api import Params
-from pflbench.division import Ints
-from pflbench.engine import Serial
-from pflbench.federation import Federation
-from pflbench.partition import Partition
-from pflbench.site import Setup
+from pflbench.data import datasets
+from pflbench.data.label_skew import Ints
+from pflbench.data.partition import Partition
+from pflbench.simulation import runner as rounds
+from pflbench.simulation.client_worker import Setup
+from pflbench.simulation.engine import Serial
+from pflbench.simulation.federation import Federation
 
 TOY: dict[str, Any] = {
     "dataset": "synthetic:classes=4,side=8,samples=160",
@@ -26,12 +28,20 @@ TOY: dict[str, Any] = {
 }
 """The settings of a small problem: a round takes milliseconds."""
 
-TOY_CNN: dict[str, Any] = {**TOY, "dataset": "synthetic:classes=4,side=16,samples=96", "model": "cnn", "width": 16}
+TOY_CNN: dict[str, Any] = {
+    **TOY,
+    "dataset": "synthetic:classes=4,side=16,samples=96",
+    "model": "cnn",
+    "width": 16,
+}
 """The same with the paper's network, on the smallest images that it takes."""
 
 
 def toy(
-    plugin: str, hparams: Mapping[str, Any] | None = None, split: Partition | None = None, **settings: Any
+    plugin: str,
+    hparams: Mapping[str, Any] | None = None,
+    split: Partition | None = None,
+    **settings: Any,
 ) -> Federation:
     """A small federation in memory, in this process: `toy("fedavg", {"lr": 0.1}, clients=2).step()`.
 
@@ -42,7 +52,10 @@ def toy(
 
 
 def toy_setup(
-    plugin: str, hparams: Mapping[str, Any] | None = None, split: Partition | None = None, **settings: Any
+    plugin: str,
+    hparams: Mapping[str, Any] | None = None,
+    split: Partition | None = None,
+    **settings: Any,
 ) -> Setup:
     """What `toy` builds its federation from."""
     chosen = {**TOY, **settings}
@@ -62,12 +75,14 @@ def played(federation: Federation, rounds: int = 3) -> Federation:
 def personal(federation: Federation, id: int = 0) -> Any:
     """The model with which a client would be scored now."""
     message = federation.algorithm.download(federation.server, (id,))[id]
-    return federation.algorithm.personal(federation.client(id), message)
+    return federation.algorithm.personal_model(federation.client(id), message)
 
 
 def equal(first: Params, second: Params) -> bool:
     """Whether two sets of parameters have the same names and the same bits."""
-    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+    return first.keys() == second.keys() and all(
+        torch.equal(first[name], second[name]) for name in first
+    )
 
 
 def bare(theta: Params) -> Params:
@@ -75,12 +90,14 @@ def bare(theta: Params) -> Params:
     return {name.partition(".")[2]: p for name, p in theta.items()}
 
 
-def split_by_class(dataset: str, train: Sequence[Sequence[int]], test: Sequence[Sequence[int]]) -> Partition:
+def split_by_class(
+    dataset: str, train: Sequence[Sequence[int]], test: Sequence[Sequence[int]]
+) -> Partition:
     """A partition to order: for each client, the classes of its training and of its test samples, one by one.
 
     `[[0, 0, 1], [2]]`: the first client has two samples of class 0 and one of class 1, the second one of class 2.
     """
-    labels = data.load(dataset).y
+    labels = datasets.load(dataset).y
     unused = {int(label): iter(np.flatnonzero(labels == label)) for label in np.unique(labels)}
 
     def taken(classes: Iterable[int]) -> Ints:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from pflbench.federation import Federation
+from pflbench.simulation.federation import Federation
 from pflbench.testing import watch
 from pflbench.testing.compare import difference, shared_storage, tensors
 from pflbench.testing.kit import Failed, check
@@ -19,7 +19,11 @@ def messages_are_tensors(subject: Subject) -> None:
 @check
 def messages_not_mutated(subject: Subject) -> None:
     """No function edits its arguments (messages, replies, states, models) in place."""
-    _nothing_noted(subject, watch.ARGUMENT, "return new values, as p + d or p.clone(), not p.add_(d) or x[i] = ...")
+    _nothing_noted(
+        subject,
+        watch.ARGUMENT,
+        "return new values, as p + d or p.clone(), not p.add_(d) or x[i] = ...",
+    )
 
 
 @check
@@ -52,24 +56,38 @@ def client_order_irrelevant(subject: Subject) -> None:
         other = play(Federation(setup, Backwards(setup)))
         _same(base.all, other.all, "runs with the clients in another order", advice)
     federation = subject.partial.federation
-    together, alone = (to_score(federation, ids)[1] for ids in (tuple(range(federation.run.clients)), (1,)))
+    together, alone = (
+        to_score(federation, ids)[1] for ids in (tuple(range(federation.run.clients)), (1,))
+    )
     expected = dict(tensors(together))
     for path, sent in tensors(alone):
         usual = expected.get(path)
         if usual is None or sent.shape != usual.shape or not _close(sent, usual):
-            raise Failed(f"client 1 is sent another '{path}' when it is asked for alone than with the others; {advice}")
+            raise Failed(
+                f"client 1 is sent another '{path}' when it is asked for alone than with the others; {advice}"
+            )
 
 
 @check
 def evaluation_is_pure(subject: Subject) -> None:
     """Evaluating every round, at the end only, or twice, gives the same models and scores."""
-    advice = "download(), evaluation(), personal(), others() and predict() must only read"
+    advice = "download(), evaluation_messages(), personal_model(), extra_models() and predict() must only read"
     every, federation = subject.reference, subject.federation(eval_every=3)
     rare = play(federation)
     _same(every.servers, rare.servers, "the servers with and without evaluation", advice)
     _same(every.states, rare.states, "the clients with and without evaluation", advice)
-    _same(every.records[-1], rare.records[-1], "the last records with and without earlier evaluation", advice)
-    _same(federation.evaluation(), federation.evaluation(), "two evaluations of the same models", advice)
+    _same(
+        every.records[-1],
+        rare.records[-1],
+        "the last records with and without earlier evaluation",
+        advice,
+    )
+    _same(
+        federation.evaluation(),
+        federation.evaluation(),
+        "two evaluations of the same models",
+        advice,
+    )
 
 
 @check
@@ -78,7 +96,9 @@ def private_state_not_aliased(subject: Subject) -> None:
     federation = subject.reference.federation
     clients = {f"client {id}'s state": state for id, state in federation.states.items()}
     if found := shared_storage({"the server's state": federation.server, **clients}):
-        raise Failed(f"{found}: what one changes, the other gets unsent; send it, so that the harness copies it")
+        raise Failed(
+            f"{found}: what one changes, the other gets unsent; send it, so that the harness copies it"
+        )
 
 
 def _nothing_noted(subject: Subject, kind: str, advice: str) -> Played:

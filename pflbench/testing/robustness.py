@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from pflbench.engine import Serial
-from pflbench.federation import Federation
-from pflbench.partition import Partition
+from pflbench.data.partition import Partition
+from pflbench.simulation.engine import Serial
+from pflbench.simulation.federation import Federation
 from pflbench.testing.compare import difference
 from pflbench.testing.kit import Failed, check
 from pflbench.testing.problem import split_by_class
@@ -27,7 +27,9 @@ def partial_participation(subject: Subject) -> None:
             before, after = (base.states[round].get(id) for round in (number - 1, number))
             found = difference(before, after)
             if id not in record["cohort"] and found:
-                raise Failed(f"client {id} was not selected in round {number}, but its state changed: {found}")
+                raise Failed(
+                    f"client {id} was not selected in round {number}, but its state changed: {found}"
+                )
     absent = _never_selected(base)
     other = play(_with_other_data(base.federation, absent))
     what = f"client {absent} never took part, but with other data on it"
@@ -50,11 +52,13 @@ def unseen_client(subject: Subject) -> None:
             raise Failed(f"download() has no message for {when}")
         message = to_score(federation, (absent,))[absent]
         x = client.task.pixels(client.x[torch.arange(3)])
-        model = algorithm.personal(client, message)
+        model = algorithm.personal_model(client, message)
         with torch.no_grad():
             scores = algorithm.predict(model, x)
         if scores.shape != (3, client.task.classes):
-            raise Failed(f"predict() gives {tuple(scores.shape)} for 3 samples and 4 classes, not (3, 4), for {when}")
+            raise Failed(
+                f"predict() gives {tuple(scores.shape)} for 3 samples and 4 classes, not (3, 4), for {when}"
+            )
         if scores.isnan().any():
             raise Failed(f"predict() gives scores that are not numbers for {when}")
 
@@ -107,7 +111,9 @@ def _fine(subject: Subject, split: Partition, **settings: Any) -> None:
     for series, accuracies in played.records[-1]["accuracy"].items():
         for id, accuracy in enumerate(accuracies):
             if (accuracy is None) != (len(split.test[id]) == 0):
-                raise Failed(f"client {id} with {len(split.test[id])} test samples has accuracy {accuracy} ({series})")
+                raise Failed(
+                    f"client {id} with {len(split.test[id])} test samples has accuracy {accuracy} ({series})"
+                )
 
 
 def _never_selected(played: Played) -> int:

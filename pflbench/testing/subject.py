@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from pflbench import registry, wire
 from pflbench.api import Algorithm, Message, State
-from pflbench.cohort import Cohort
-from pflbench.engine import Engine, Processes, Serial
-from pflbench.federation import Federation, Record
-from pflbench.partition import Partition
-from pflbench.site import Job, Outcome, Setup
+from pflbench.data.partition import Partition
+from pflbench.methods import registry
+from pflbench.simulation import messages as wire
+from pflbench.simulation.client_worker import ClientJob, ClientResult, Setup
+from pflbench.simulation.cohort import Cohort
+from pflbench.simulation.engine import Engine, Processes, Serial
+from pflbench.simulation.federation import Federation, Record
 from pflbench.testing.problem import TOY_CNN, toy_setup
 from pflbench.testing.watch import Notes, watched
 
@@ -38,11 +39,16 @@ class Played:
     @property
     def all(self) -> dict[str, Any]:
         """Everything that must be the same in a run that claims to be the same."""
-        after = [{"server": server, "client": states} for server, states in zip(self.servers, self.states, strict=True)]
+        after = [
+            {"server": server, "client": states}
+            for server, states in zip(self.servers, self.states, strict=True)
+        ]
         return {"record": self.records, "state after round": after}
 
 
-def play(federation: Federation, start: bool = True, keep_all: bool = True, seed: int = 1) -> Played:
+def play(
+    federation: Federation, start: bool = True, keep_all: bool = True, seed: int = 1
+) -> Played:
     """Play all rounds that are left, from a global seed; keep the states after each of them, or after the last."""
     with global_seed(seed):
         return _play(federation, start, keep_all)
@@ -62,15 +68,17 @@ def _play(federation: Federation, start: bool, keep_all: bool) -> Played:
 
 def to_score(federation: Federation, ids: tuple[int, ...]) -> dict[int, Message]:
     """The messages from which these clients' models are scored now."""
-    cohort = Cohort(federation.algorithm, federation.engine, federation.states, ids, federation.round)
-    messages = federation.algorithm.evaluation(federation.server, cohort)
+    cohort = Cohort(
+        federation.algorithm, federation.engine, federation.states, ids, federation.round
+    )
+    messages = federation.algorithm.evaluation_messages(federation.server, cohort)
     return {id: wire.sent(message) for id, message in messages.items()}
 
 
 class Backwards(Serial):
     """In this process, the client with the highest id first."""
 
-    def run(self, jobs: Sequence[Job]) -> list[Outcome]:
+    def run(self, jobs: Sequence[ClientJob]) -> list[ClientResult]:
         """Do the jobs in descending order of client."""
         return super().run(sorted(jobs, key=lambda job: -job.client))
 
@@ -80,10 +88,12 @@ class Alternating(Processes):
 
     turn = 0
 
-    def run(self, jobs: Sequence[Job]) -> list[Outcome]:
+    def run(self, jobs: Sequence[ClientJob]) -> list[ClientResult]:
         """Do the jobs; every second time the other worker gets the largest client."""
         self.turn += 1
-        if self.turn % 2:  # a round has two calls, training and evaluation: swap between rounds, not within
+        if (
+            self.turn % 2
+        ):  # a round has two calls, training and evaluation: swap between rounds, not within
             self.workers = dict(reversed(self.workers.items()))
         return super().run(jobs)
 
@@ -95,7 +105,7 @@ class _Noting(Serial):
         super().__init__(setup)
         self.stages = stages
 
-    def run(self, jobs: Sequence[Job]) -> list[Outcome]:
+    def run(self, jobs: Sequence[ClientJob]) -> list[ClientResult]:
         self.stages.update(dict.fromkeys(job.stage for job in jobs))
         return super().run(jobs)
 
@@ -127,7 +137,9 @@ class Subject:
     @cached_property
     def seen(self) -> tuple[Notes, Played | Exception]:
         """What watching the reference run shows, under another global seed; and how that run ended."""
-        with suppress(Exception):  # it stops at the same place when watched, and what was seen until then counts
+        with suppress(
+            Exception
+        ):  # it stops at the same place when watched, and what was seen until then counts
             _ = self.reference
         setup = watched(self.setup(), tuple(self.stages))
         try:

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 
 import torch
 
-from pflbench import cost, data
-from pflbench.cohort import Cohort
-from pflbench.engine import Serial
-from pflbench.federation import Federation
+from pflbench.api import Algorithm
+from pflbench.data import datasets
+from pflbench.methods import costs
+from pflbench.simulation.cohort import Cohort
+from pflbench.simulation.engine import Serial
+from pflbench.simulation.federation import Federation
 from pflbench.testing.compare import difference
 from pflbench.testing.kit import Failed, check
 from pflbench.testing.problem import split_by_class
@@ -26,34 +28,58 @@ SIZES = {
 def measured_bytes_equal_formula(subject: Subject) -> None:
     """What each client is sent and sends is what `down` and `up` say, on CIFAR- and EMNIST-sized problems."""
     for title, (dataset, classes) in SIZES.items():
-        first, last = range(classes * 2 // 3), range(classes // 3, classes)  # together all classes, each client not all
-        split = split_by_class(dataset, [[*first, 0, 0], [*last, classes - 1]], [[0], [classes - 1]])
+        first, last = (
+            range(classes * 2 // 3),
+            range(classes // 3, classes),
+        )  # together all classes, each client not all
+        split = split_by_class(
+            dataset, [[*first, 0, 0], [*last, classes - 1]], [[0], [classes - 1]]
+        )
         federation = subject.federation(split, dataset=dataset, model="cnn", width=128)
-        labels = data.load(dataset).y
-        names = [cost.names_of(federation.algorithm, Counter(labels[rows].tolist()).values()) for rows in split.train]
+        labels = datasets.load(dataset).y
+        names = [
+            costs.names_of(federation.algorithm, Counter(labels[rows].tolist()).values())
+            for rows in split.train
+        ]
         for number in range(1, 4):
-            cohort = Cohort(federation.algorithm, federation.engine, federation.states, (0, 1), federation.round)
+            cohort = Cohort(
+                federation.algorithm, federation.engine, federation.states, (0, 1), federation.round
+            )
             federation.server = federation.algorithm.round(federation.server, cohort)
             federation.states.update(cohort.new_states)
             federation.round = number
             for way, measured in (("down", cohort.down), ("up", cohort.up)):
                 for id in cohort.ids:
                     where = f"{title}, client {id}, round {number}"
-                    _compare(subject, way, measured.get(id, {}), names[id], number == 3, where)
+                    _compare(
+                        federation.algorithm,
+                        way,
+                        measured.get(id, {}),
+                        names[id],
+                        number == 3,
+                        where,
+                    )
 
 
 def _compare(
-    subject: Subject, way: str, parts: Mapping[str, int], names: dict[str, int], last: bool, where: str
+    algorithm: Algorithm,
+    way: str,
+    parts: Mapping[str, int],
+    names: dict[str, int],
+    last: bool,
+    where: str,
 ) -> None:
-    formula = getattr(subject.cls, way)
+    formula = dict(zip(("down", "up"), algorithm.costs(), strict=True))[way]
     try:
-        stated = cost.evaluate(formula, names)
+        stated = costs.evaluate(formula, names)
     except ValueError as error:
         raise Failed(f"{way}: {error}; names of the method's own come from sizes()") from error
-    measured = sum(parts.values()) / cost.NUMBER
+    measured = sum(parts.values()) / costs.NUMBER
     if measured == stated or (measured < stated and not last):
         return
-    found = ", ".join(f"{part} {size / cost.NUMBER:g}" for part, size in parts.items()) or "nothing"
+    found = (
+        ", ".join(f"{part} {size / costs.NUMBER:g}" for part, size in parts.items()) or "nothing"
+    )
     raise Failed(
         f"{way} = {formula!r} says {stated} numbers of 4 bytes, measured are {measured:g} ({found}) at {where}; "
         f"correct the formula or the message (float32 and int32 only), knowing {_listed(names)}"
@@ -79,9 +105,13 @@ def resume_in_the_middle(subject: Subject) -> None:
     second.restore(torch.load(stored, weights_only=True))
     rest = play(second, start=False)
     found = difference(whole.all["record"][3:], rest.all["record"], "record")
-    found = found or difference(whole.all["state after round"][2:], rest.all["state after round"], "state")
+    found = found or difference(
+        whole.all["state after round"][2:], rest.all["state after round"], "state"
+    )
     if found:
-        raise Failed(f"a resumed run differs from the unbroken one: {found}; all that is kept must be in the states")
+        raise Failed(
+            f"a resumed run differs from the unbroken one: {found}; all that is kept must be in the states"
+        )
 
 
 @check

@@ -11,15 +11,27 @@ from torch import Tensor
 
 from pflbench.api import Algorithm, Client
 from pflbench.rng import stream
-from pflbench.site import Setup
+from pflbench.simulation.client_worker import Setup
 from pflbench.testing.compare import Flat, changed, flat, global_generators, tensors
 
-SERVER_FUNCTIONS = ("init_server", "download", "aggregate", "round", "evaluation")
-CLIENT_FUNCTIONS = ("init_client", "local", "personal", "trained", "others", "predict")
+SERVER_FUNCTIONS = ("init_server", "download", "aggregate", "round", "evaluation_messages")
+CLIENT_FUNCTIONS = (
+    "init_client",
+    "client_update",
+    "personal_model",
+    "trained_model",
+    "extra_models",
+    "predict",
+)
 MESSAGES = ("init_server", "init_client", "aggregate", "round")  # return one tree of tensors
-BY_CLIENT = ("download", "evaluation")  # return one tree for each client
+BY_CLIENT = ("download", "evaluation_messages")  # return one tree for each client
 
-SELF, ARGUMENT, GENERATOR, LEAF = "state on self", "argument changed", "global generator", "not a tensor"
+SELF, ARGUMENT, GENERATOR, LEAF = (
+    "state on self",
+    "argument changed",
+    "global generator",
+    "not a tensor",
+)
 
 
 @dataclass
@@ -57,9 +69,14 @@ class Shuffled(Setup):
     calls: list[int] = field(default_factory=list)
 
     def algorithm(self) -> Algorithm:
-        return _wrapped(super().algorithm(), dict.fromkeys(("download", "round", "evaluation"), self._shuffled))
+        return _wrapped(
+            super().algorithm(),
+            dict.fromkeys(("download", "round", "evaluation_messages"), self._shuffled),
+        )
 
-    def _shuffled(self, function: Callable[..., Any], method: Algorithm, server: Any, argument: Any) -> Any:
+    def _shuffled(
+        self, function: Callable[..., Any], method: Algorithm, server: Any, argument: Any
+    ) -> Any:
         self.calls.append(0)
         if isinstance(argument, tuple):
             return function(method, server, self._order(argument))
@@ -111,7 +128,9 @@ def _wrapped(method: Algorithm, around: dict[str, Around]) -> Algorithm:
     return method
 
 
-def _observed(notes: Notes, function: Callable[..., Any], method: Algorithm, *arguments: Any) -> Any:
+def _observed(
+    notes: Notes, function: Callable[..., Any], method: Algorithm, *arguments: Any
+) -> Any:
     name, where = function.__name__, _where(arguments)
     labels = list(inspect.signature(function).parameters)[1:]
     contents = [_content(argument) for argument in arguments]
@@ -150,7 +169,9 @@ def _owned(method: Algorithm) -> Flat:
             break
         plain = {name: value for name, value in vars(cls).items() if _remembers(name, value)}
         content.update(flat(plain, cls.__name__))
-        functions = [inspect.unwrap(value) for value in vars(cls).values() if inspect.isfunction(value)]
+        functions = [
+            inspect.unwrap(value) for value in vars(cls).values() if inspect.isfunction(value)
+        ]
         module = functions[0].__globals__ if functions else {}
         plain = {name: value for name, value in module.items() if _remembers(name, value)}
         content.update(flat(plain, f"module {cls.__module__.rpartition('.')[2]}"))
@@ -159,7 +180,9 @@ def _owned(method: Algorithm) -> Flat:
 
 def _remembers(name: str, value: Any) -> bool:
     descriptors = (property, staticmethod, classmethod, functools.cached_property)
-    return not (name.startswith("__") or inspect.isroutine(value) or isinstance(value, (type, *descriptors)))
+    return not (
+        name.startswith("__") or inspect.isroutine(value) or isinstance(value, (type, *descriptors))
+    )
 
 
 def _misfits(name: str, result: Any, arguments: tuple[Any, ...]) -> Iterator[str]:
@@ -176,7 +199,11 @@ def _misfits(name: str, result: Any, arguments: tuple[Any, ...]) -> Iterator[str
         else:
             for id, message in result.items():
                 yield from _bad_leaves(f"the message of {name}() to client {id}", message)
-    elif arguments and isinstance(arguments[0], Client) and name not in ("personal", "trained", "others"):
+    elif (
+        arguments
+        and isinstance(arguments[0], Client)
+        and name not in ("personal_model", "trained_model", "extra_models")
+    ):
         if not (isinstance(result, tuple) and len(result) == 2):
             yield f"{name}() returned a {type(result).__name__}; return two dicts: (reply, new private state)"
         else:
@@ -189,7 +216,11 @@ def _bad_leaves(what: str, tree: Any, path: str = "") -> Iterator[str]:
         for key, branch in tree.items():
             yield from _bad_leaves(what, branch, f"{path}.{key}" if path else str(key))
     elif not isinstance(tree, Tensor) or not path:
-        place = f"has a {type(tree).__name__} at '{path}'" if path else f"is a {type(tree).__name__}, not a dict"
+        place = (
+            f"has a {type(tree).__name__} at '{path}'"
+            if path
+            else f"is a {type(tree).__name__}, not a dict"
+        )
         yield f"{what} {place}; wrap numbers as torch.tensor(...), and lists as dicts"
 
 

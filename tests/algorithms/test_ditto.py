@@ -31,7 +31,9 @@ def gradient(federation, theta, batch):
 def one_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every pass reads the personal branch's stream."""
     generator = Client.generator
-    monkeypatch.setattr(Client, "generator", lambda client, *names: generator(client, *names[:-1], "personal"))
+    monkeypatch.setattr(
+        Client, "generator", lambda client, *names: generator(client, *names[:-1], "personal")
+    )
 
 
 @pytest.mark.usefixtures("one_stream")
@@ -57,7 +59,7 @@ def test_order_of_the_branches_does_not_matter(shared):
     federation = played(toy("ditto", {"shared_batches": shared, "lr": 0.05}), 1)
     algorithm, client, w = federation.algorithm, federation.client(1), federation.server["theta"]
     u, v = algorithm.global_branch(client, w), algorithm.personal_branch(client, w)
-    reply, state = algorithm.local(client, {"theta": w})
+    reply, state = algorithm.client_update(client, {"theta": w})
     assert equal(reply["theta"], u)
     assert equal(state["v"], v)
 
@@ -66,8 +68,8 @@ def test_round_0_first_personal_step_is_fedavgs_on_that_batch():
     hp = {"batch_size": 1000, "lr": 0.05}
     ditto, fedavg = toy("ditto", {**hp, "lam": 30.0, "shared_batches": True}), toy("fedavg", hp)
     for i in range(4):
-        v = ditto.algorithm.local(ditto.client(i), ditto.server)[1]["v"]
-        assert equal(v, fedavg.algorithm.local(fedavg.client(i), fedavg.server)[0]["theta"])
+        v = ditto.algorithm.client_update(ditto.client(i), ditto.server)[1]["v"]
+        assert equal(v, fedavg.algorithm.client_update(fedavg.client(i), fedavg.server)[0]["theta"])
 
 
 @pytest.mark.usefixtures("one_stream")
@@ -77,8 +79,8 @@ def test_two_steps_from_the_anchor_differ_from_local_by_eta_lambda_times_the_fir
     ditto, local = toy("ditto", {**hp, "lam": 4.0}), toy("local", hp)
     a, batches = ditto.algorithm.task.initial, list(ditto.client(0).batches(size, 1, "personal"))
     assert len(batches) == 2
-    v = ditto.algorithm.local(ditto.client(0), ditto.server)[1]["v"]
-    v_2 = local.algorithm.local(local.client(0), {})[1]["theta"]
+    v = ditto.algorithm.client_update(ditto.client(0), ditto.server)[1]["v"]
+    v_2 = local.algorithm.client_update(local.client(0), {})[1]["theta"]
     step = {name: -0.05 * g for name, g in gradient(ditto, a, batches[0]).items()}  # v_1 - a
     close(v, {name: p - 0.05 * 4.0 * step[name] for name, p in v_2.items()})
     assert not equal(v, v_2)
@@ -99,7 +101,10 @@ def test_eta_lambda_1_puts_v_at_the_anchor_minus_eta_times_the_gradient_before()
 
 def test_personal_model_of_an_unselected_client_stays_byte_for_byte():
     federation = played(toy("ditto", participation=0.5), 2)
-    kept = {i: {name: p.clone() for name, p in state["v"].items()} for i, state in federation.states.items()}
+    kept = {
+        i: {name: p.clone() for name, p in state["v"].items()}
+        for i, state in federation.states.items()
+    }
     cohort = federation.step()[0]["cohort"]
     assert set(kept) - set(cohort)
     assert all(equal(federation.states[i]["v"], v) == (i not in cohort) for i, v in kept.items())
@@ -109,9 +114,14 @@ def test_personal_model_is_never_sent():
     federation = toy("ditto")
     record, _ = federation.step()
     size = sum(p.numel() for p in federation.algorithm.task.initial.values())
-    assert record["bytes"] == {"down": {"theta": 4 * 4 * size}, "up": {"theta": 4 * 4 * size, "n": 4 * 4}}
+    assert record["bytes"] == {
+        "down": {"theta": 4 * 4 * size},
+        "up": {"theta": 4 * 4 * size, "n": 4 * 4},
+    }
 
 
 def test_personal_model_is_not_reset_to_the_global_one():
     federation = played(toy("ditto", {"lr": 0.05, "personal_epochs": 0}), 2)
-    assert all(equal(state["v"], federation.algorithm.task.initial) for state in federation.states.values())
+    assert all(
+        equal(state["v"], federation.algorithm.task.initial) for state in federation.states.values()
+    )

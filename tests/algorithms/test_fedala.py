@@ -16,7 +16,7 @@ def fedala(hparams=None, **settings):
 
 
 def model_of(federation, id=0):
-    return federation.algorithm.personal(federation.client(id), federation.server)
+    return federation.algorithm.personal_model(federation.client(id), federation.server)
 
 
 def with_weights(federation, value: float):
@@ -111,7 +111,10 @@ def test_every_batch_takes_the_gradient_at_the_newest_weights():
         upper = {name: w * g[name] + (1 - w) * a[name] for name, w in W.items()}
         loss = cross_entropy(functional_call(net, upper, (x,)), y)
         gradient = torch.autograd.grad(loss, list(W.values()))
-        W = {name: (w - 5.0 * d).clamp(0, 1) for (name, w), d in zip(W.items(), gradient, strict=True)}
+        W = {
+            name: (w - 5.0 * d).clamp(0, 1)
+            for (name, w), d in zip(W.items(), gradient, strict=True)
+        }
     _, found = algorithm.merged(client, federation.server)
     for name, w in found.items():
         torch.testing.assert_close(w, W[name].detach(), rtol=1e-5, atol=1e-6)
@@ -196,7 +199,9 @@ def test_scored_model_is_the_one_that_the_next_round_starts_from():
     before = [federation.states[id]["W"] for id in range(4)]
     scored = [model_of(federation, id) for id in range(4)]
     assert all(equal(federation.states[id]["W"], before[id]) for id in range(4))
-    starts = [federation.algorithm.merged(federation.client(id), federation.server)[0] for id in range(4)]
+    starts = [
+        federation.algorithm.merged(federation.client(id), federation.server)[0] for id in range(4)
+    ]
     assert all(map(equal, scored, starts))
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from pflbench import registry
 from pflbench.api import collect_logs
+from pflbench.methods import registry
 from pflbench.testing import equal, played, toy
 
 fedamp = sys.modules[registry.load("fedamp").__module__]
@@ -26,7 +26,9 @@ def models(N=5, P=40, scale=0.3, seed=0):
 def attended(hp, W, alpha=None):
     """xi and u for these models, in round 0."""
     algorithm = method(hp)
-    xi = algorithm.attention(fedamp.squared_distances(W), algorithm.alpha(0) if alpha is None else alpha)
+    xi = algorithm.attention(
+        fedamp.squared_distances(W), algorithm.alpha(0) if alpha is None else alpha
+    )
     return xi, fedamp.mixed(W, xi)
 
 
@@ -40,14 +42,18 @@ def by_vector(federation, W, like):
 
 
 @pytest.mark.parametrize("alpha, sigma", [(1e4, 1.0), (0.3, 5.0), (2.0, 20.0)])
-def test_rows_of_xi_sum_to_1_and_are_symmetric_and_the_mean_model_is_kept(alpha: float, sigma: float):
+def test_rows_of_xi_sum_to_1_and_are_symmetric_and_the_mean_model_is_kept(
+    alpha: float, sigma: float
+):
     W = models()
     xi, U = attended({**UNCAPPED, "alpha": alpha, "sigma": sigma}, W)
     torch.testing.assert_close(xi.sum(1), torch.ones(5, dtype=torch.float64), rtol=0, atol=1e-9)
     off = xi - torch.diag(xi.diagonal())
     assert torch.equal(off, off.T)
     assert off.max() > 0
-    torch.testing.assert_close(U.double().sum(0), W.double().sum(0), rtol=0, atol=1e-6 * float(1 + U.abs().max()))
+    torch.testing.assert_close(
+        U.double().sum(0), W.double().sum(0), rtol=0, atol=1e-6 * float(1 + U.abs().max())
+    )
 
 
 def test_xi_is_alpha_times_the_derivative_of_the_attention_function():
@@ -65,11 +71,14 @@ def test_pull_at_w_i_does_not_depend_on_alpha(alpha: float):
     eta, lam, sigma = 0.1, 3.0, 10.0
     hp = {**UNCAPPED, "alpha": alpha, "alpha_min": 0.01, "sigma": sigma, "lam": lam, "start": "own"}
     federation = played(toy("fedamp", {**hp, "lr": eta, "batch_size": 1000}), 2)
-    algorithm, W = federation.algorithm, {i: fedamp.flat(federation.server["w"][i]).double() for i in range(4)}
+    algorithm, W = (
+        federation.algorithm,
+        {i: fedamp.flat(federation.server["w"][i]).double() for i in range(4)},
+    )
     local = toy("local", {"lr": eta, "batch_size": 1000}).algorithm
     for i, message in cloud(federation).items():
         client = federation.client(i)
-        ours = fedamp.flat(algorithm.local(client, message)[0]["theta"])
+        ours = fedamp.flat(algorithm.client_update(client, message)[0]["theta"])
         plain = fedamp.flat(local.local(theta_of(client), {})[1]["theta"])
         slopes = {j: torch.exp(-(W[i] - w).square().sum() / sigma) / sigma for j, w in W.items()}
         pull = lam * sum(slopes[j] * (W[i] - w) for j, w in W.items())
@@ -79,7 +88,9 @@ def test_pull_at_w_i_does_not_depend_on_alpha(alpha: float):
 
 def theta_of(client):
     """The client as Local sees it."""
-    return type(client)(client.id, client.round, client.task, client.x, client.y, {"theta": client.state["w"]})
+    return type(client)(
+        client.id, client.round, client.task, client.x, client.y, {"theta": client.state["w"]}
+    )
 
 
 @pytest.mark.parametrize("cap", [False, True])
@@ -101,7 +112,10 @@ def test_close_models_lose_no_digits_at_alpha_10000():
 
 def test_one_client_gets_its_previous_model_but_is_not_local_after_two_steps():
     hp = {"alpha": 1.0, "lr": 0.1, "batch_size": 8}
-    ours, local = toy("fedamp", hp, clients=1), toy("local", {"lr": 0.1, "batch_size": 8}, clients=1)
+    ours, local = (
+        toy("fedamp", hp, clients=1),
+        toy("local", {"lr": 0.1, "batch_size": 8}, clients=1),
+    )
     for _ in range(2):
         ours.step()
         local.step()
@@ -124,7 +138,9 @@ def test_narrow_sigma_gives_everyone_its_own_model():
 
 @pytest.mark.parametrize("participation", [1.0, 0.5])
 def test_lambda_0_from_the_own_model_is_local_bit_for_bit(participation: float):
-    ours = played(toy("fedamp", {"lam": 0.0, "start": "own", "lr": 0.05}, participation=participation))
+    ours = played(
+        toy("fedamp", {"lam": 0.0, "start": "own", "lr": 0.05}, participation=participation)
+    )
     local = played(toy("local", {"lr": 0.05}, participation=participation))
     assert ours.states.keys() == local.states.keys()
     assert all(equal(ours.states[i]["w"], local.states[i]["theta"]) for i in ours.states)
@@ -139,10 +155,13 @@ def test_lambda_above_0_with_different_clients_and_two_steps_is_not_local(start:
 
 
 def test_lambda_0_from_the_cloud_model_is_plain_training_of_it():
-    ours, fedavg = played(toy("fedamp", {"lam": 0.0, "lr": 0.05}), 1), played(toy("fedavg", {"lr": 0.05}), 1)
+    ours, fedavg = (
+        played(toy("fedamp", {"lam": 0.0, "lr": 0.05}), 1),
+        played(toy("fedavg", {"lr": 0.05}), 1),
+    )
     for i, message in cloud(ours).items():
-        w = ours.algorithm.local(ours.client(i), message)[0]["theta"]
-        assert equal(w, fedavg.algorithm.local(fedavg.client(i), message)[0]["theta"])
+        w = ours.algorithm.client_update(ours.client(i), message)[0]["theta"]
+        assert equal(w, fedavg.algorithm.client_update(fedavg.client(i), message)[0]["theta"])
         assert not equal(message["theta"], ours.states[i]["w"])
 
 
@@ -160,10 +179,16 @@ def test_permuting_the_clients_permutes_the_cloud_models(cap: bool):
     like = federation.algorithm.task.initial
     W, order = models(P=len(fedamp.flat(like)), scale=0.05), torch.tensor([3, 0, 4, 1, 2])
     ids = tuple(range(5))
-    first, second = (federation.algorithm.download(by_vector(federation, rows, like), ids) for rows in (W, W[order]))
+    first, second = (
+        federation.algorithm.download(by_vector(federation, rows, like), ids)
+        for rows in (W, W[order])
+    )
     for new, old in enumerate(order.tolist()):
         torch.testing.assert_close(
-            fedamp.flat(second[new]["theta"]), fedamp.flat(first[old]["theta"]), rtol=1e-6, atol=1e-7
+            fedamp.flat(second[new]["theta"]),
+            fedamp.flat(first[old]["theta"]),
+            rtol=1e-6,
+            atol=1e-7,
         )
     assert not equal(first[0]["theta"], first[1]["theta"])
 
@@ -171,7 +196,9 @@ def test_permuting_the_clients_permutes_the_cloud_models(cap: bool):
 def test_reported_sample_counts_change_nothing():
     federation = toy("fedamp", {"sigma": 10.0})
     algorithm = federation.algorithm
-    replies = {i: algorithm.local(federation.client(i), m)[0] for i, m in cloud(federation).items()}
+    replies = {
+        i: algorithm.client_update(federation.client(i), m)[0] for i, m in cloud(federation).items()
+    }
     assert all("n" not in reply for reply in replies.values())
     counted = {i: {**reply, "n": torch.tensor(10**i)} for i, reply in replies.items()}
     first, second = (algorithm.aggregate(federation.server, r) for r in (replies, counted))
@@ -191,14 +218,24 @@ def test_cap_keeps_xi_convex(scale: float):
 
 def test_cap_touches_only_rows_that_exceed_it():
     W = torch.cat([models(N=3, scale=0.01), 5 + models(N=2, scale=3.0)])
-    capped, free = (attended({"cap": cap, "alpha": 10.0, "sigma": 1.0}, W)[0] for cap in (True, False))
+    capped, free = (
+        attended({"cap": cap, "alpha": 10.0, "sigma": 1.0}, W)[0] for cap in (True, False)
+    )
     assert torch.equal(capped[3:], free[3:])
     torch.testing.assert_close(capped[:3].diagonal(), torch.full((3,), 1 / 5, dtype=torch.float64))
 
 
 def test_alpha_falls_by_a_factor_and_not_below_its_least():
     algorithm = method({})
-    assert [round(algorithm.alpha(t), 6) for t in (0, 29, 30, 60, 90, 120, 600)] == [1e4, 1e4, 1e3, 100, 10, 1, 1]
+    assert [round(algorithm.alpha(t), 6) for t in (0, 29, 30, 60, 90, 120, 600)] == [
+        1e4,
+        1e4,
+        1e3,
+        100,
+        10,
+        1,
+        1,
+    ]
     assert method({"alpha": 0.5}).alpha(90) == 0.5
 
 
@@ -233,7 +270,9 @@ def test_server_mixes_latest_models_also_of_clients_outside_the_cohort():
     federation = played(toy("fedamp", participation=0.5), 3)
     assert sorted(federation.server["w"]) == sorted(federation.states)
     assert len(federation.states) > 2
-    assert all(equal(federation.server["w"][i], state["w"]) for i, state in federation.states.items())
+    assert all(
+        equal(federation.server["w"][i], state["w"]) for i, state in federation.states.items()
+    )
 
 
 def test_what_is_logged():

@@ -8,8 +8,8 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
 from pflbench.api import Client, collect_logs
+from pflbench.data.partition import Partition
 from pflbench.ops import class_means, phi, pi
-from pflbench.partition import Partition
 from pflbench.rng import stream
 from pflbench.testing import equal, played, split_by_class, toy
 from pflbench.testing.problem import TOY, TOY_CNN
@@ -26,18 +26,25 @@ def largest_change(first, second) -> float:
 
 
 def replies_of(federation, ids=(0, 1, 2, 3)):
-    return {id: federation.algorithm.local(federation.client(id), federation.server)[0] for id in ids}
+    return {
+        id: federation.algorithm.client_update(federation.client(id), federation.server)[0]
+        for id in ids
+    }
 
 
 def test_without_alignment_and_weighed_by_samples_it_is_fedper():
     federation = played(fedas({"lr": 0.05, "epochs": 2, "align_lr": 0.0, "weights": "samples"}), 3)
     fedper = played(toy("fedper", {"lr": 0.05, "epochs": 2}), 3)
     assert equal(federation.server["phi"], fedper.server["phi"])
-    assert all(equal(pi(federation.states[id]["theta"]), fedper.states[id]["pi"]) for id in range(4))
+    assert all(
+        equal(pi(federation.states[id]["theta"]), fedper.states[id]["pi"]) for id in range(4)
+    )
 
 
 @pytest.mark.parametrize("hparams", [{"align_lr": 0.0}, {"weights": "samples"}])
-def test_alignment_alone_and_fisher_weights_alone_make_another_method_than_fedper(hparams: dict[str, Any]):
+def test_alignment_alone_and_fisher_weights_alone_make_another_method_than_fedper(
+    hparams: dict[str, Any],
+):
     federation = played(fedas({"lr": 0.05, "epochs": 2, **hparams}))
     fedper = played(toy("fedper", {"lr": 0.05, "epochs": 2}))
     assert not equal(federation.server["phi"], fedper.server["phi"])
@@ -47,7 +54,9 @@ def test_permuting_the_clients_leaves_the_base_and_all_replies_unchanged():
     federation = played(fedas({"lr": 0.05}))
     forwards, backwards = replies_of(federation), replies_of(federation, (3, 2, 1, 0))
     assert all(equal(forwards[id]["phi"], backwards[id]["phi"]) for id in forwards)
-    first, second = (federation.algorithm.aggregate({}, replies)["phi"] for replies in (forwards, backwards))
+    first, second = (
+        federation.algorithm.aggregate({}, replies)["phi"] for replies in (forwards, backwards)
+    )
     assert equal(first, second)
 
 
@@ -82,11 +91,15 @@ def test_equal_fisher_traces_weigh_the_same_whatever_the_numbers_of_samples_and_
         given = {id: {**replies[id], "fisher": torch.tensor(fishers[id])} for id in (0, 1)}
         mean = federation.algorithm.aggregate({}, given)["phi"]
         for name, p in mean.items():
-            assert torch.equal(p, (share * a[name].double() + (1 - share) * b[name].double()).float())
+            assert torch.equal(
+                p, (share * a[name].double() + (1 - share) * b[name].double()).float()
+            )
 
 
 @pytest.mark.parametrize("fishers", [(0.0, 0.0), (float("inf"), 1.0), (float("nan"), 1.0)])
-def test_degenerate_fisher_traces_fall_back_to_numbers_of_samples_and_say_so(fishers: tuple[float, float]):
+def test_degenerate_fisher_traces_fall_back_to_numbers_of_samples_and_say_so(
+    fishers: tuple[float, float],
+):
     federation = fedas({"lr": 0.05})
     replies = replies_of(federation, (0, 1))
     given = {id: {**replies[id], "fisher": torch.tensor(fishers[id])} for id in (0, 1)}
@@ -112,7 +125,9 @@ def test_alignment_leaves_the_head_untouched_and_changes_the_base(optimizer):
 
 @pytest.mark.parametrize("hparams", [{"batch_size": 1}, {"fim": "per_sample"}])
 @pytest.mark.parametrize("norm", ["sum", "mean"])
-def test_fisher_trace_of_single_samples_is_the_sum_of_squared_gradient_norms(hparams: dict[str, Any], norm: str):
+def test_fisher_trace_of_single_samples_is_the_sum_of_squared_gradient_norms(
+    hparams: dict[str, Any], norm: str
+):
     federation = fedas({**hparams, "fim_norm": norm, "dropout": 0.5})
     client, net = federation.client(0), federation.algorithm.net(federation.algorithm.task.initial)
     x, y = next(client.samples())
@@ -138,7 +153,9 @@ def test_fisher_trace_of_one_batch_is_the_squared_norm_of_the_mean_gradient():
 
 
 @pytest.mark.parametrize("samples, unchanged", [(1, True), (3, False)])
-def test_with_one_sample_of_a_class_and_the_clients_own_base_alignment_changes_nothing(samples: int, unchanged: bool):
+def test_with_one_sample_of_a_class_and_the_clients_own_base_alignment_changes_nothing(
+    samples: int, unchanged: bool
+):
     split = split_by_class(DATA, [[0, 1, 2, 3] * samples, [0, 1]], [[0], [1]])
     federation = fedas({"align_lr": 0.1, "align_epochs": 3}, split=split)
     client = federation.client(0)
@@ -151,7 +168,9 @@ def test_with_one_sample_of_a_class_and_the_clients_own_base_alignment_changes_n
 
 def test_alignment_step_descends_the_sum_over_classes_of_mean_squared_distances_to_the_old_bases_means():
     split = split_by_class(DATA, [[0] * 5 + [2] * 2 + [3], [0, 1]], [[0], [1]])
-    federation = played(fedas({"lr": 0.5, "align_lr": 0.1, "align_batch_size": 1000}, split=split), 1)
+    federation = played(
+        fedas({"lr": 0.5, "align_lr": 0.1, "align_batch_size": 1000}, split=split), 1
+    )
     client, task = federation.client(0), federation.algorithm.task
     means, _ = class_means(task.net(client.state["theta"]), client)
     net = task.net({**client.state["theta"], **federation.server["phi"]})
@@ -161,15 +180,22 @@ def test_alignment_step_descends_the_sum_over_classes_of_mean_squared_distances_
     aligned = federation.algorithm.aligned(client, federation.server)
     for name, p in net.body.named_parameters():
         assert p.grad.abs().max() > 1e-3
-        torch.testing.assert_close(aligned[f"body.{name}"], p.detach() - 0.1 * p.grad, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(
+            aligned[f"body.{name}"], p.detach() - 0.1 * p.grad, rtol=1e-5, atol=1e-6
+        )
 
 
 def test_unselected_clients_keep_their_model():
     federation = played(fedas({"lr": 0.05}, clients=6, participation=0.34))
     for _ in range(3):
-        cohort, before = federation.select(), {id: state["theta"] for id, state in federation.states.items()}
+        cohort, before = (
+            federation.select(),
+            {id: state["theta"] for id, state in federation.states.items()},
+        )
         federation.step()
-        assert all(equal(federation.states[id]["theta"], before[id]) for id in before if id not in cohort)
+        assert all(
+            equal(federation.states[id]["theta"], before[id]) for id in before if id not in cohort
+        )
 
 
 def test_client_without_training_data_can_be_scored():
@@ -177,6 +203,6 @@ def test_client_without_training_data_can_be_scored():
     empty = Partition((*split.train[:3], split.train[3][:0]), split.test)
     federation = played(fedas({"epochs": 1}, split=empty, **TOY_CNN), 1)
     assert equal(
-        federation.algorithm.personal(federation.client(3), federation.server),
+        federation.algorithm.personal_model(federation.client(3), federation.server),
         {**federation.algorithm.task.initial, **federation.server["phi"]},
     )

@@ -3,14 +3,17 @@
 import torch
 from torch.nn.functional import cross_entropy
 
-from pflbench.partition import Partition
+from pflbench.data.partition import Partition
 from pflbench.testing import equal, toy
 
 
 def replies_of(federation):
     """One reply of every client to the first message, without aggregating."""
     algorithm = federation.algorithm
-    return {i: algorithm.local(federation.client(i), federation.server)[0] for i in range(federation.run.clients)}
+    return {
+        i: algorithm.client_update(federation.client(i), federation.server)[0]
+        for i in range(federation.run.clients)
+    }
 
 
 def test_one_client_is_local_bit_for_bit():
@@ -48,7 +51,7 @@ def test_every_coordinate_lies_between_the_clients():
 
 def test_two_equal_clients_are_one():
     federation = toy("fedavg", {"lr": 0.1}, clients=1)
-    reply, _ = federation.algorithm.local(federation.client(0), federation.server)
+    reply, _ = federation.algorithm.client_update(federation.client(0), federation.server)
     assert equal(federation.algorithm.aggregate({}, {0: reply, 1: reply})["theta"], reply["theta"])
 
 
@@ -69,7 +72,10 @@ def test_full_batch_step_is_a_step_of_centralised_sgd():
     task = federation.algorithm.task
     net = task.net(task.initial)
     clients = [federation.client(i) for i in range(4)]
-    x, y = (torch.cat(column) for column in zip(*(next(client.samples()) for client in clients), strict=True))
+    x, y = (
+        torch.cat(column)
+        for column in zip(*(next(client.samples()) for client in clients), strict=True)
+    )
     cross_entropy(net(x), y).backward()
     expected = {name: p.detach() - 0.1 * p.grad for name, p in net.named_parameters()}
     federation.step()
@@ -82,7 +88,9 @@ def test_clients_outside_the_cohort_have_no_influence():
     outside = ({0, 1, 2, 3} - set(federation.select())).pop()
     train = list(federation.partition.train)
     train[outside] = train[outside][:2]
-    changed = toy("fedavg", split=Partition(tuple(train), federation.partition.test), participation=0.5)
+    changed = toy(
+        "fedavg", split=Partition(tuple(train), federation.partition.test), participation=0.5
+    )
     federation.step()
     changed.step()
     assert equal(federation.server["theta"], changed.server["theta"])

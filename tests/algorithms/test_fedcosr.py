@@ -1,4 +1,4 @@
-"""FedCoSR: the identities of shared centroids and of the blended base."""
+"""FedCoSR: the identities of shared prototypes and of the blended base."""
 
 import dataclasses
 import math
@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn.functional import cosine_similarity, cross_entropy
 
-from pflbench.ops import centroids, gaussian_epsilon, phi, pooled_centroids
+from pflbench.ops import prototypes, gaussian_epsilon, phi, pooled_prototypes
 from pflbench.testing import equal, personal, played, toy
 
 PLAIN = {"dropout": 0.0}
@@ -53,7 +53,7 @@ def test_one_base_for_all_gives_pooled_class_means_and_the_grand_mean():
     federation = toy("fedcosr", PLAIN)
     net = federation.algorithm.task.net(federation.algorithm.task.initial)
     clients = [federation.client(i) for i in range(4)]
-    omega = pooled_centroids({c.id: {"omega": centroids(net, c)} for c in clients}, "omega", 4)
+    omega = pooled_prototypes({c.id: {"omega": prototypes(net, c)} for c in clients}, "omega", 4)
     x, y = (torch.cat(column) for column in zip(*(next(c.samples()) for c in clients), strict=True))
     z = net.body(x).detach()
     for mean, label in zip(omega["means"], omega["labels"], strict=True):
@@ -98,7 +98,8 @@ def test_info_nce_ignores_positive_scale_and_common_rotation_and_keeps_its_bound
     assert math.log(1 + 3 * math.exp(-10)) <= value <= math.log(1 + 3 * math.exp(10))
     own = {**omega, "means": torch.eye(4, 8)}
     torch.testing.assert_close(
-        algorithm.info_nce(own["means"], torch.arange(4), own)[0].item(), math.log(1 + 3 * math.exp(-10))
+        algorithm.info_nce(own["means"], torch.arange(4), own)[0].item(),
+        math.log(1 + 3 * math.exp(-10)),
     )
 
 
@@ -108,7 +109,7 @@ def test_info_nce_reaches_neither_the_head_nor_the_centroids():
     omega = omega_of()
     before = omega["means"].clone()
     message = {"phi": phi(algorithm.task.initial), "omega": omega}
-    _, state = algorithm.local(client, message)
+    _, state = algorithm.client_update(client, message)
     head = {name: p for name, p in algorithm.task.initial.items() if name.startswith("head.")}
     assert equal(head, {name: state["theta"][name] for name in head})
     assert not equal(phi(algorithm.task.initial), phi(state["theta"]))
@@ -124,17 +125,23 @@ def test_blended_base_lies_tau_of_the_way_and_tau_falls_with_the_loss():
     blend, own = phi(algorithm.merged(client, message, tau)), phi(client.state["theta"])
     for name in own:
         far = (own[name] - message["phi"][name]).norm()
-        torch.testing.assert_close((blend[name] - message["phi"][name]).norm(), tau * far, rtol=1e-3, atol=1e-6)
+        torch.testing.assert_close(
+            (blend[name] - message["phi"][name]).norm(), tau * far, rtol=1e-3, atol=1e-6
+        )
 
     def tau_at(loss: float) -> float:
-        return float(algorithm.tau(dataclasses.replace(client, state={"L": torch.tensor(loss)}), message))
+        return float(
+            algorithm.tau(dataclasses.replace(client, state={"L": torch.tensor(loss)}), message)
+        )
 
     assert tau_at(0.0) == 1.0
     assert tau_at(0.5) > tau_at(1.0) > tau_at(3.0) > 0.0
     torch.testing.assert_close(tau_at(1.0), math.exp(-0.8))
 
 
-@pytest.mark.parametrize("rule", [{"gamma": 5.0}, {"tau": "linear"}, {"tau": "fixed", "tau_value": 0.5}])
+@pytest.mark.parametrize(
+    "rule", [{"gamma": 5.0}, {"tau": "linear"}, {"tau": "fixed", "tau_value": 0.5}]
+)
 def test_one_client_does_not_depend_on_the_tau_rule(rule):
     usual, other = (played(toy("fedcosr", {**PLAIN, **hp}, clients=1)) for hp in ({}, rule))
     for name, p in usual.states[0]["theta"].items():
@@ -143,7 +150,11 @@ def test_one_client_does_not_depend_on_the_tau_rule(rule):
 
 def test_min_clients_1_without_noise_is_the_plain_run():
     plain = played(toy("fedcosr"))
-    options = played(toy("fedcosr", {"min_clients": 1, "announce_first": True, "min_samples": 1, "dp_sigma": 0.0}))
+    options = played(
+        toy(
+            "fedcosr", {"min_clients": 1, "announce_first": True, "min_samples": 1, "dp_sigma": 0.0}
+        )
+    )
     assert equal(plain.server["phi"], options.server["phi"])
     assert all(equal(plain.states[i]["theta"], options.states[i]["theta"]) for i in range(4))
 
@@ -168,7 +179,10 @@ def test_negatives_include_classes_that_the_client_does_not_hold():
 
 @pytest.mark.parametrize("alpha", [0.0, 1.0, 2.0])
 def test_round_0_is_one_local_epoch_with_adam_for_every_alpha(alpha):
-    ours, local = played(toy("fedcosr", {**PLAIN, "alpha": alpha}), 1), played(toy("local", ADAM), 1)
+    ours, local = (
+        played(toy("fedcosr", {**PLAIN, "alpha": alpha}), 1),
+        played(toy("local", ADAM), 1),
+    )
     assert all(equal(ours.states[i]["theta"], local.states[i]["theta"]) for i in range(4))
 
 
@@ -176,8 +190,8 @@ def test_dropout_acts_and_representations_are_taken_before_it():
     with_it, without = played(toy("fedcosr", {"dropout": 0.5}), 1), played(toy("fedcosr", PLAIN), 1)
     assert not equal(with_it.states[0]["theta"], without.states[0]["theta"])
     net = with_it.algorithm.task.net(with_it.states[0]["theta"], dropout=0.5)
-    sent = centroids(net.train(), with_it.client(0))
-    again = centroids(with_it.algorithm.task.net(with_it.states[0]["theta"]), with_it.client(0))
+    sent = prototypes(net.train(), with_it.client(0))
+    again = prototypes(with_it.algorithm.task.net(with_it.states[0]["theta"]), with_it.client(0))
     assert torch.equal(sent["means"], again["means"])
 
 
@@ -199,9 +213,11 @@ def test_contrastive_loss_that_drives_tau_is_the_mean_over_the_epochs_samples():
     federation = played(toy("fedcosr", {**PLAIN, "lr": 0.0}), 2)
     client, server = federation.client(0), federation.server
     message = federation.algorithm.download(server, (0,))[0]
-    _, state = federation.algorithm.local(client, message)
+    _, state = federation.algorithm.client_update(client, message)
     z = federation.algorithm.net(state["theta"]).body(next(client.samples())[0])
-    expected, _ = federation.algorithm.info_nce(z, client.y, message["omega"])  # nothing moved: any order is the same
+    expected, _ = federation.algorithm.info_nce(
+        z, client.y, message["omega"]
+    )  # nothing moved: any order is the same
     torch.testing.assert_close(state["L"], expected)
 
 
@@ -209,11 +225,15 @@ def test_without_cross_entropy_nearest_centroid_is_scored_too():
     federation = toy("fedcosr", {"use_ce": False})
     federation.start()
     played(federation, 2)
-    assert set(federation.evaluation()["accuracy"]) == {"pre", "post", "centroid"}
+    assert set(federation.evaluation()["accuracy"]) == {"pre", "post", "prototype"}
 
 
 def test_stale_centroids_are_kept_or_dropped():
-    sent = {"means": torch.ones(1, 8), "labels": torch.tensor([2]), "counts": torch.tensor([3], dtype=torch.int32)}
+    sent = {
+        "means": torch.ones(1, 8),
+        "labels": torch.tensor([2]),
+        "counts": torch.tensor([3], dtype=torch.int32),
+    }
     old = {"means": torch.zeros(2, 8), "labels": torch.tensor([1, 2])}
     for stale, labels in (("keep", [1, 2]), ("drop", [2])):
         algorithm = toy("fedcosr", {"stale": stale}).algorithm
@@ -224,20 +244,24 @@ def test_stale_centroids_are_kept_or_dropped():
 
 
 def test_announced_classes_keep_rare_centroids_on_the_client():
-    federation = toy("fedcosr", {"min_clients": 2, "announce_first": True}, partition="path:2", clients=4)
+    federation = toy(
+        "fedcosr", {"min_clients": 2, "announce_first": True}, partition="path:2", clients=4
+    )
     federation.step()
     held = torch.stack([federation.client(i).counts > 0 for i in range(4)]).sum(0)
     assert federation.server["omega"]["labels"].tolist() == [c for c in range(4) if held[c] >= 2]
     rare = toy("fedcosr", {"min_samples": 1000})
-    reply, _ = rare.algorithm.local(rare.client(0), rare.server)
+    reply, _ = rare.algorithm.client_update(rare.client(0), rare.server)
     assert len(reply["omega"]["labels"]) == 0
 
 
 def test_noise_is_clipped_scaled_and_accounted_for():
-    quiet, loud = (toy("fedcosr", {**PLAIN, "dp_sigma": s, "dp_clip_base": 0.5}) for s in (1e-9, 2.0))
+    quiet, loud = (
+        toy("fedcosr", {**PLAIN, "dp_sigma": s, "dp_clip_base": 0.5}) for s in (1e-9, 2.0)
+    )
     base = {}
     for federation in (quiet, loud):
-        reply, state = federation.algorithm.local(federation.client(0), federation.server)
+        reply, state = federation.algorithm.client_update(federation.client(0), federation.server)
         base[federation] = torch.cat([p.flatten() for p in reply["phi"].values()])
         assert state["releases"] == 1
     start = torch.cat([p.flatten() for p in phi(quiet.algorithm.task.initial).values()])

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from pflbench import registry
-from pflbench.partition import Partition
+from pflbench.data.partition import Partition
+from pflbench.methods import registry
 from pflbench.testing import TOY, equal, played, split_by_class, toy
 from pflbench.testing.problem import TOY_CNN
 
@@ -15,27 +15,36 @@ from pflbench.testing.problem import TOY_CNN
 def data_of(federation, *ids):
     """A (n, F) and one-hot Y (n, C) of these clients together, in float64."""
     net = federation.algorithm.net(federation.algorithm.task.initial)
-    x, y = (torch.cat(part) for part in zip(*(next(federation.client(i).samples()) for i in ids), strict=True))
-    return federation.algorithm.features(net, x).detach().double(), torch.eye(4, dtype=torch.float64)[y]
+    x, y = (
+        torch.cat(part)
+        for part in zip(*(next(federation.client(i).samples()) for i in ids), strict=True)
+    )
+    return federation.algorithm.features(net, x).detach().double(), torch.eye(
+        4, dtype=torch.float64
+    )[y]
 
 
 def ridge(A, Y, lam):
     """Through the normal equations' augmented least-squares problem: no Gram matrix is formed."""
     F = A.shape[1]
     tall = torch.cat([A, lam**0.5 * torch.eye(F, dtype=A.dtype)])
-    return torch.linalg.lstsq(tall, torch.cat([Y, torch.zeros(F, Y.shape[1], dtype=A.dtype)]), driver="gelsd").solution
+    return torch.linalg.lstsq(
+        tall, torch.cat([Y, torch.zeros(F, Y.shape[1], dtype=A.dtype)]), driver="gelsd"
+    ).solution
 
 
 def personal(federation, id=0):
     message = federation.algorithm.download(federation.server, (id,))[id]
-    return federation.algorithm.personal(federation.client(id), message)["W"]
+    return federation.algorithm.personal_model(federation.client(id), message)["W"]
 
 
 def test_one_client_average_own_and_pooled_ridge_are_one():
     federation = played(toy("feddbl", {"lam": 0.1}, clients=1), 1)
     W = federation.server["W"]
     assert torch.equal(W, federation.states[0]["own"])
-    torch.testing.assert_close(W.double(), ridge(*data_of(federation, 0), 0.1), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(
+        W.double(), ridge(*data_of(federation, 0), 0.1), rtol=1e-5, atol=1e-6
+    )
 
 
 def test_identical_clients_average_is_own_and_the_pooled_ridge_of_as_much_more_lambda():
@@ -43,10 +52,14 @@ def test_identical_clients_average_is_own_and_the_pooled_ridge_of_as_much_more_l
     federation = played(toy("feddbl", {"lam": 0.1}, Partition(one.train * 3, one.test * 3)), 1)
     W = federation.server["W"]
     torch.testing.assert_close(W, federation.states[0]["own"])
-    torch.testing.assert_close(W.double(), ridge(*data_of(federation, 0, 1, 2), 0.3), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(
+        W.double(), ridge(*data_of(federation, 0, 1, 2), 0.3), rtol=1e-5, atol=1e-6
+    )
 
 
-@pytest.mark.parametrize("settings", [{"partition": "dir:0.1", "clients": 5, "min_samples": 2}, {"partition": "iid"}])
+@pytest.mark.parametrize(
+    "settings", [{"partition": "dir:0.1", "clients": 5, "min_samples": 2}, {"partition": "iid"}]
+)
 def test_exact_is_the_centralised_ridge_for_any_split(settings):
     federation = played(toy("feddbl", {"exact": True}, **settings), 1)
     expected = ridge(*data_of(federation, *range(federation.run.clients)), 0.001)
@@ -68,7 +81,9 @@ def test_column_of_an_absent_class_is_exactly_0():
 def test_large_lambda_times_own_weights_is_a_transposed_y():
     federation = played(toy("feddbl", {"lam": 1e9}), 1)
     A, Y = data_of(federation, 0)
-    torch.testing.assert_close(1e9 * federation.states[0]["own"].double(), A.T @ Y, rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(
+        1e9 * federation.states[0]["own"].double(), A.T @ Y, rtol=1e-5, atol=1e-4
+    )
 
 
 def test_large_lambda_p_gives_the_average_and_a_small_one_does_not():
@@ -103,7 +118,10 @@ def test_rotation_of_the_features_leaves_predictions_unchanged(monkeypatch: pyte
     def scores(federation):
         algorithm, client = federation.algorithm, federation.client(1)
         message = algorithm.download(federation.server, (1,))[1]
-        models = {"personal": algorithm.personal(client, message), **algorithm.others(client, message)}
+        models = {
+            "personal": algorithm.personal_model(client, message),
+            **algorithm.extra_models(client, message),
+        }
         return {name: algorithm.predict(model, x) for name, model in models.items()}
 
     plain = scores(played(toy("feddbl", {"lam": 0.1}), 1))
@@ -133,7 +151,9 @@ def test_two_rounds_give_the_same_weights_and_messages_are_counted_once():
 
 
 def test_extractor_never_changes_and_with_warm_up_is_fedavgs():
-    assert set(played(toy("feddbl"), 2).server) == {"W"}  # no network is sent or kept: all know the initial one
+    assert set(played(toy("feddbl"), 2).server) == {
+        "W"
+    }  # no network is sent or kept: all know the initial one
     federation = toy("feddbl", {"extractor": "fed_warmup", "warmup_rounds": 2, "lr": 0.05})
     fedavg = played(toy("fedavg", {"lr": 0.05}), 2)
     size = 4 * sum(p.numel() for p in fedavg.server["theta"].values()) * 4
@@ -166,10 +186,12 @@ def test_average_is_weighed_by_samples_of_the_first_cohort_and_others_fit_on_the
     federation = played(toy("feddbl", participation=0.5), 3)
     ids = sorted(federation.states)
     n = np.array([len(federation.partition.train[i]) for i in ids])
-    expected = sum(w * federation.states[i]["own"].double() for i, w in zip(ids, n / n.sum(), strict=True))
+    expected = sum(
+        w * federation.states[i]["own"].double() for i, w in zip(ids, n / n.sum(), strict=True)
+    )
     torch.testing.assert_close(federation.server["W"].double(), expected, rtol=1e-5, atol=1e-6)
     (absent, *_) = set(range(4)) - set(ids)
     message = federation.algorithm.download(federation.server, (absent,))[absent]
-    own = federation.algorithm.others(federation.client(absent), message)["own"]["W"]
+    own = federation.algorithm.extra_models(federation.client(absent), message)["own"]["W"]
     assert torch.equal(own.float(), played(toy("feddbl"), 1).states[absent]["own"])
     assert not torch.allclose(personal(federation, absent), federation.server["W"], atol=1e-2)

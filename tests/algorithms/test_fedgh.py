@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from pflbench.data.partition import Partition
 from pflbench.ops import phi, pi
-from pflbench.partition import Partition
 from pflbench.testing import TOY, equal, played, split_by_class, toy
 
 
@@ -24,7 +24,9 @@ def test_rate_0_leaves_the_head_at_its_start_and_every_client_starts_with_it():
         assert equal(head_of(federation), start)
         for i in range(4):
             assert not equal(pi(federation.states[i]["theta"]), start)
-            model = federation.algorithm.personal(federation.client(i), {"pi": head_of(federation)})
+            model = federation.algorithm.personal_model(
+                federation.client(i), {"pi": head_of(federation)}
+            )
             assert equal(model, {**phi(federation.states[i]["theta"]), **start})
 
 
@@ -35,7 +37,7 @@ def test_servers_head_is_untouched_by_local_training_and_moved_by_the_servers_st
     replies = {}
     for i in range(4):
         message = algorithm.download(server, (i,))[i]
-        replies[i], state = algorithm.local(federation.client(i), message)
+        replies[i], state = algorithm.client_update(federation.client(i), message)
         assert not equal(pi(state["theta"]), before)
         assert equal(server["pi"], before)
     after = algorithm.aggregate(server, replies)["pi"]
@@ -45,7 +47,10 @@ def test_servers_head_is_untouched_by_local_training_and_moved_by_the_servers_st
 
 def test_one_pair_one_step_moves_the_head_by_minus_rate_times_error_times_mean():
     algorithm = toy("fedgh", {"server_lr": 0.3}).algorithm
-    server, m = algorithm.init_server(), torch.rand(1, 8, generator=torch.Generator().manual_seed(0))
+    server, m = (
+        algorithm.init_server(),
+        torch.rand(1, 8, generator=torch.Generator().manual_seed(0)),
+    )
     new = algorithm.aggregate(server, {0: pairs(m, [2])})["pi"]
     (weight, bias) = server["pi"].values()
     error = torch.softmax(weight @ m[0] + bias, 0) - torch.eye(4)[2]
@@ -58,7 +63,9 @@ def test_pairs_count_once_each_and_one_batch_is_one_step_on_their_mean():
     algorithm = toy("fedgh", {"server_lr": 0.3}).algorithm
     server, draws = algorithm.init_server(), torch.Generator().manual_seed(0)
     m, labels = torch.rand(5, 8, generator=draws), [0, 1, 3, 1, 2]
-    new = algorithm.aggregate(server, {0: pairs(m[:3], labels[:3]), 7: pairs(m[3:], labels[3:])})["pi"]
+    new = algorithm.aggregate(server, {0: pairs(m[:3], labels[:3]), 7: pairs(m[3:], labels[3:])})[
+        "pi"
+    ]
     (weight, bias) = server["pi"].values()
     error = torch.softmax(m @ weight.T + bias, 1) - torch.eye(4)[labels]
     torch.testing.assert_close(next(iter(new.values())) - weight, -0.3 * error.T @ m / 5)
@@ -66,7 +73,10 @@ def test_pairs_count_once_each_and_one_batch_is_one_step_on_their_mean():
 
 def test_published_server_steps_once_per_pair_in_a_new_order_each_round():
     algorithm = toy("fedgh", {"server_lr": 0.3, "server_batch": 1}).algorithm
-    server, m = algorithm.init_server(), torch.rand(2, 8, generator=torch.Generator().manual_seed(0))
+    server, m = (
+        algorithm.init_server(),
+        torch.rand(2, 8, generator=torch.Generator().manual_seed(0)),
+    )
     replies = {0: pairs(m, [2, 1])}
     orders = []
     for steps in ([0, 1], [1, 0]):
@@ -96,7 +106,9 @@ def test_other_clients_data_reach_a_base_only_through_the_head():
     played(first, 1)
     played(second, 1)
     assert not equal(phi(first.states[0]["theta"]), phi(second.states[0]["theta"]))
-    frozen = [played(toy("fedgh", {"lr": 0.05, "server_lr": 0.0}, split)) for split in (given, other)]
+    frozen = [
+        played(toy("fedgh", {"lr": 0.05, "server_lr": 0.0}, split)) for split in (given, other)
+    ]
     assert equal(frozen[0].states[0]["theta"], frozen[1].states[0]["theta"])
 
 
@@ -105,7 +117,7 @@ def test_client_of_one_class_sends_one_vector_the_plain_mean_of_z():
     federation = toy("fedgh", {"lr": 0.05}, given)
     for i in range(4):
         client = federation.client(i)
-        reply, state = federation.algorithm.local(client, {"pi": head_of(federation)})
+        reply, state = federation.algorithm.client_update(client, {"pi": head_of(federation)})
         z = federation.algorithm.net(state["theta"]).body(next(client.samples())[0]).detach()
         assert reply["omega"]["labels"].tolist() == [i]
         torch.testing.assert_close(reply["omega"]["means"], z.mean(0, keepdim=True))
@@ -115,6 +127,8 @@ def test_distance_of_the_head_from_its_start_is_logged():
     federation = toy("fedgh", {"server_lr": 0.5})
     record, _ = federation.step()
     start = federation.algorithm.task.initial
-    moved = torch.cat([(p - start[name]).flatten() for name, p in head_of(federation).items()]).norm()
+    moved = torch.cat(
+        [(p - start[name]).flatten() for name, p in head_of(federation).items()]
+    ).norm()
     assert record["server"]["head_moved"] == pytest.approx(float(moved), rel=1e-5)
     assert moved > 0

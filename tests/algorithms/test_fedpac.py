@@ -1,4 +1,4 @@
-"""FedPAC: the identities of combined heads and of the pull to global centroids."""
+"""FedPAC: the identities of combined heads and of the pull to global prototypes."""
 
 from dataclasses import replace
 from typing import Any
@@ -27,7 +27,9 @@ def weights(V, H):
 def clients_of(m, seed=0):
     rng = np.random.default_rng(seed)
     p = rng.dirichlet([0.3] * 4, m)[:, :, None]
-    return rng.uniform(0.05, 0.5, m), p * (rng.uniform(0, 1, (4, 8)) + 0.1 * rng.normal(size=(m, 4, 8)))
+    return rng.uniform(0.05, 0.5, m), p * (
+        rng.uniform(0, 1, (4, 8)) + 0.1 * rng.normal(size=(m, 4, 8))
+    )
 
 
 def program(V, H, i):
@@ -42,7 +44,10 @@ def test_equal_H_gives_weights_proportional_to_one_over_V_and_equal_V_too_unifor
     expected = (1 / V / (1 / V).sum()).expand(5, 5)
     torch.testing.assert_close(weights(V, H), expected, rtol=1e-9, atol=0)
     torch.testing.assert_close(
-        weights(torch.full((5,), 0.3), H), torch.full((5, 5), 0.2, dtype=torch.float64), rtol=1e-9, atol=0
+        weights(torch.full((5,), 0.3), H),
+        torch.full((5, 5), 0.2, dtype=torch.float64),
+        rtol=1e-9,
+        atol=0,
     )
 
 
@@ -58,14 +63,18 @@ def test_two_clients_have_the_weights_of_the_closed_form():
 @pytest.mark.parametrize("distance", [1e2, 1e4, 1e6])
 def test_a_far_away_client_has_weight_0_and_keeps_its_own_head(distance):
     V, H = clients_of(5)
-    H[:, 0, 0] = 0.0  # a direction in which the others agree: the far one cannot make up for their differences
+    H[:, 0, 0] = (
+        0.0  # a direction in which the others agree: the far one cannot make up for their differences
+    )
     near = weights(np.delete(V, 2), np.delete(H, 2, axis=0))
     H[2, 0, 0] = distance
     alpha = weights(V, H)
     rest = [0, 1, 3, 4]
     assert torch.equal(alpha[2], torch.eye(5, dtype=torch.float64)[2])
     assert not alpha[rest, 2].any()
-    torch.testing.assert_close(alpha[rest][:, rest], near, rtol=1e-2 / distance, atol=1e-2 / distance)
+    torch.testing.assert_close(
+        alpha[rest][:, rest], near, rtol=1e-2 / distance, atol=1e-2 / distance
+    )
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -90,19 +99,23 @@ def test_V_is_the_total_variance_of_the_block_vector_over_n_and_H_its_mean_with_
     federation = played(toy("fedpac", {"lr": 0.1}), 1)
     message = message_to(federation, 1)
     client = federation.client(1)
-    reply, _ = federation.algorithm.local(client, message)
+    reply, _ = federation.algorithm.client_update(client, message)
     net = federation.algorithm.net({**message["phi"], **message["pi"]})
     x, y = next(client.samples())
-    blocks = (one_hot(y, 4)[:, :, None] * net.body(x)[:, None, :]).flatten(1).detach().double().numpy()  # (n, C k)
+    blocks = (
+        (one_hot(y, 4)[:, :, None] * net.body(x)[:, None, :]).flatten(1).detach().double().numpy()
+    )  # (n, C k)
     np.testing.assert_allclose(reply["V"].item(), blocks.var(axis=0).sum() / len(y), rtol=1e-5)
-    np.testing.assert_allclose(reply["H"].flatten().numpy(), blocks.mean(axis=0), rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(
+        reply["H"].flatten().numpy(), blocks.mean(axis=0), rtol=1e-5, atol=1e-7
+    )
 
 
 def test_centroids_are_of_the_trained_base_and_pooled_by_counts():
     federation = played(toy("fedpac", {"lr": 0.1}), 1)
     algorithm = federation.algorithm
     clients = [federation.client(i) for i in range(4)]
-    replies = {c.id: algorithm.local(c, message_to(federation, c.id))[0] for c in clients}
+    replies = {c.id: algorithm.client_update(c, message_to(federation, c.id))[0] for c in clients}
     omega = algorithm.aggregate(federation.server, replies)["omega"]
     z, y = [], []
     for c in clients:
@@ -122,10 +135,20 @@ def alternating(federation, rounds, base_epochs):
         for i in federation.select():
             client = federation.client(i)
             theta = local_sgd(
-                cross_entropy_loss, {**base, **heads[i]}, client, replace(hp, lr=0.05), part="head", stream="head"
+                cross_entropy_loss,
+                {**base, **heads[i]},
+                client,
+                replace(hp, lr=0.05),
+                part="head",
+                stream="head",
             )
             theta = local_sgd(
-                cross_entropy_loss, theta, client, replace(hp, epochs=base_epochs), part="body", stream="base"
+                cross_entropy_loss,
+                theta,
+                client,
+                replace(hp, epochs=base_epochs),
+                part="body",
+                stream="base",
             )
             heads[i], replies[i] = pi(theta), {"phi": phi(theta), "n": client.n}
         base = weighted_mean(replies, "phi")
@@ -134,7 +157,9 @@ def alternating(federation, rounds, base_epochs):
 
 @pytest.mark.parametrize("participation", [1.0, 0.5])
 def test_own_heads_without_a_pull_is_fedrep(participation):
-    ours = played(toy("fedpac", {"heads": "own", "lam": 0.0, "epochs": 2}, participation=participation))
+    ours = played(
+        toy("fedpac", {"heads": "own", "lam": 0.0, "epochs": 2}, participation=participation)
+    )
     fedrep = played(toy("fedrep", {"head_epochs": 1, "epochs": 2}, participation=participation))
     assert equal(ours.server["phi"], fedrep.server["phi"])
     for i in range(4):
@@ -142,7 +167,9 @@ def test_own_heads_without_a_pull_is_fedrep(participation):
 
 
 @pytest.mark.parametrize("participation", [1.0, 0.5])
-def test_own_heads_without_a_pull_is_alternating_training_with_one_pass_for_the_head_and_r_for_the_base(participation):
+def test_own_heads_without_a_pull_is_alternating_training_with_one_pass_for_the_head_and_r_for_the_base(
+    participation,
+):
     hp = {"heads": "own", "lam": 0.0, "lr": 0.1, "head_lr": 0.05, "epochs": 2}
     settings = {"clients": 5, "participation": participation}
     ours = played(toy("fedpac", hp, **settings))
@@ -158,16 +185,24 @@ def test_permuting_clients_permutes_the_weights_which_sum_to_1_after_truncation(
     alpha, permuted = weights(V, H), weights(V[order], H[order])
     torch.testing.assert_close(permuted, alpha[order][:, order], rtol=1e-9, atol=1e-12)
     assert ((alpha > 0) & (alpha < 1)).any()
-    small = weights([1.0, 2.0, 1500.0], H[[0, 0, 0]])  # the third weight is 0.0004 before truncation
-    torch.testing.assert_close(small, torch.tensor([[2 / 3, 1 / 3, 0.0]] * 3).double(), rtol=1e-7, atol=0)
+    small = weights(
+        [1.0, 2.0, 1500.0], H[[0, 0, 0]]
+    )  # the third weight is 0.0004 before truncation
+    torch.testing.assert_close(
+        small, torch.tensor([[2 / 3, 1 / 3, 0.0]] * 3).double(), rtol=1e-7, atol=0
+    )
     for rows in (alpha, permuted, small):
-        torch.testing.assert_close(rows.sum(1), torch.ones(len(rows), dtype=torch.float64), rtol=1e-15, atol=0)
+        torch.testing.assert_close(
+            rows.sum(1), torch.ones(len(rows), dtype=torch.float64), rtol=1e-15, atol=0
+        )
 
 
 def test_heads_are_combined_by_client_id():
     federation = toy("fedpac", {"lr": 0.1}, clients=8)
     algorithm, ids = federation.algorithm, (2, 3, 7)
-    replies = {i: algorithm.local(federation.client(i), message_to(federation, i))[0] for i in ids}
+    replies = {
+        i: algorithm.client_update(federation.client(i), message_to(federation, i))[0] for i in ids
+    }
     alpha = weights(
         torch.stack([replies[i]["V"] for i in ids]), torch.stack([replies[i]["H"] for i in ids])
     )  # row and column in the order of the ids
@@ -201,12 +236,15 @@ def test_a_class_without_global_centroid_is_pulled_to_the_clients_own_mean_from_
     instead = message["omega"]["means"].clone()
     instead[kept] = z[y == y[0]].mean(0)
     trained = [
-        federation.algorithm.local(client, {**message, "omega": omega})[0]["phi"]
+        federation.algorithm.client_update(client, {**message, "omega": omega})[0]["phi"]
         for omega in (less, {"means": instead, "labels": known}, message["omega"])
     ]
     for name, p in trained[0].items():
         torch.testing.assert_close(p, trained[1][name], rtol=1e-4, atol=1e-6)
-    assert any(not torch.allclose(p, trained[2][name], rtol=1e-4, atol=1e-5) for name, p in trained[0].items())
+    assert any(
+        not torch.allclose(p, trained[2][name], rtol=1e-4, atol=1e-5)
+        for name, p in trained[0].items()
+    )
 
 
 def test_unselected_clients_keep_their_combined_head_on_the_server():
@@ -220,7 +258,9 @@ def test_unselected_clients_keep_their_combined_head_on_the_server():
 
 
 def test_one_sample_and_one_class_clients_need_no_fallback():
-    split = split_by_class(toy("fedpac").run.dataset, [[0], [1], [2] * 6, [0, 1, 2, 3] * 3], [[0], [1], [2], [0]])
+    split = split_by_class(
+        toy("fedpac").run.dataset, [[0], [1], [2] * 6, [0, 1, 2, 3] * 3], [[0], [1], [2], [0]]
+    )
     record, _ = played(toy("fedpac", split=split), 2).step()
     assert record["server"]["qp_fallbacks"] == 0
     assert record["server"]["qp_gap"] < 1e-6
@@ -238,7 +278,10 @@ def test_statistics_that_are_not_finite_leave_the_own_head_and_are_counted():
 def test_replies_that_are_not_finite_do_not_break_the_server():
     federation = toy("fedpac")
     algorithm = federation.algorithm
-    replies = {i: algorithm.local(federation.client(i), message_to(federation, i))[0] for i in range(3)}
+    replies = {
+        i: algorithm.client_update(federation.client(i), message_to(federation, i))[0]
+        for i in range(3)
+    }
     for part in ("H", "V"):
         replies[1][part] = replies[1][part] * float("nan")
     assert algorithm.aggregate(federation.server, replies)["heads"].keys() == {0, 1, 2}

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 import torch
 
-from pflbench import registry
+from pflbench.methods import registry
 from pflbench.ops import local_sgd, phi
 from pflbench.testing import bare, personal, toy
 
@@ -17,7 +17,7 @@ def equal(first, second) -> bool:
 
 def test_heads_never_leave_the_client():
     federation = toy("fedper")
-    reply, state = federation.algorithm.local(federation.client(0), federation.server)
+    reply, state = federation.algorithm.client_update(federation.client(0), federation.server)
     base = set(phi(federation.algorithm.task.initial))
     assert set(reply) == {"phi", "n"}
     assert set(reply["phi"]) == base
@@ -86,13 +86,17 @@ def test_head_at_rate_zero_is_fedavg_with_a_frozen_head(monkeypatch: pytest.Monk
     for _ in range(3):
         fedavg.step()
         fedper.step()
-    assert all(equal(state["pi"], fedper.algorithm.task.initial) for state in fedper.states.values())
+    assert all(
+        equal(state["pi"], fedper.algorithm.task.initial) for state in fedper.states.values()
+    )
     assert equal(fedper.server["phi"], fedavg.server["theta"])
 
 
 def test_permuting_clients_leaves_the_base_unchanged():
     federation = toy("fedper", {"lr": 0.05})
     algorithm = federation.algorithm
-    replies = {i: algorithm.local(federation.client(i), federation.server)[0] for i in range(4)}
+    replies = {
+        i: algorithm.client_update(federation.client(i), federation.server)[0] for i in range(4)
+    }
     backwards = dict(reversed(replies.items()))
     assert equal(algorithm.aggregate({}, replies)["phi"], algorithm.aggregate({}, backwards)["phi"])

@@ -17,7 +17,10 @@ def split(train, test):
 
 def uploads(federation, hp_of_server):
     """What all clients would send with the common initial base, and the prototypes that a server makes of it."""
-    replies = {i: federation.algorithm.local(federation.client(i), message_of(federation))[0] for i in range(4)}
+    replies = {
+        i: federation.algorithm.client_update(federation.client(i), message_of(federation))[0]
+        for i in range(4)
+    }
     server = toy("fedproto", hp_of_server).algorithm
     return replies, server.aggregate(server.init_server(), replies)["omega"]
 
@@ -46,14 +49,19 @@ def test_one_base_for_all_weighted_prototypes_are_pooled_class_means(collect):
     federation = toy("fedproto", {"lr": 0.0, "collect": collect})  # nothing moves: one base for all
     _, G = uploads(federation, {"weights": "counts"})
     net = federation.algorithm.net(federation.algorithm.task.initial)
-    x, y = (torch.cat(part) for part in zip(*(next(federation.client(i).samples()) for i in range(4)), strict=True))
+    x, y = (
+        torch.cat(part)
+        for part in zip(*(next(federation.client(i).samples()) for i in range(4)), strict=True)
+    )
     z = net.body(x).detach()
     assert G["labels"].tolist() == [0, 1, 2, 3]
     for mean, label in zip(G["means"], G["labels"], strict=True):
         torch.testing.assert_close(mean, z[y == label].mean(0))
 
 
-@pytest.mark.parametrize("shares, same", [([[0, 1], [0, 1]], True), ([[0, 1], [0, 0, 0, 1]], False)])
+@pytest.mark.parametrize(
+    "shares, same", [([[0, 1], [0, 1]], True), ([[0, 1], [0, 0, 0, 1]], False)]
+)
 def test_one_base_for_all_plain_means_are_the_pooled_ones_iff_counts_are_equal(shares, same):
     given = split(shares, [[0], [1]])
     found = {}
@@ -71,7 +79,7 @@ def test_prototype_term_reaches_neither_the_head_nor_the_prototypes():
     kept = {}
     for lam in (0.0, 5.0):  # one step on all data: the gradient of CE is the same in both
         hp = {"lam": lam, "lr": 0.05, "batch_size": 1000}
-        _, state = toy("fedproto", hp).algorithm.local(client, message)
+        _, state = toy("fedproto", hp).algorithm.client_update(client, message)
         kept[lam] = state["theta"]
     for name, p in kept[0.0].items():
         assert torch.equal(p, kept[5.0][name]) == name.startswith("head.")
@@ -83,7 +91,7 @@ def test_class_held_by_nobody_is_never_predicted():
     given = split([[0, 1] * 6, [1, 2] * 6], [[0, 3], [2, 3]])
     federation = played(toy("fedproto", {"lr": 0.05}, given))
     client = federation.client(0)
-    model = federation.algorithm.personal(client, message_of(federation))
+    model = federation.algorithm.personal_model(client, message_of(federation))
     x = 10 * torch.randn(200, *client.task.shape, generator=torch.Generator().manual_seed(0))
     scores = federation.algorithm.predict(model, x)
     assert torch.all(scores[:, 3] == -torch.inf)
@@ -95,10 +103,14 @@ def test_scores_are_mean_squared_distances_of_the_own_representation_to_each_pro
     federation = played(toy("fedproto", {"lr": 0.05}), 2)
     client, G = federation.client(1), message_of(federation)["omega"]
     x = next(client.samples())[0]
-    scores = federation.algorithm.predict(federation.algorithm.personal(client, {"omega": G}), x)
+    scores = federation.algorithm.predict(
+        federation.algorithm.personal_model(client, {"omega": G}), x
+    )
     z = federation.algorithm.net(client.state["theta"]).body(x).detach()
     for label, mean in zip(G["labels"].tolist(), G["means"], strict=True):
-        torch.testing.assert_close(-scores[:, label], (z - mean).square().mean(1), rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(
+            -scores[:, label], (z - mean).square().mean(1), rtol=1e-4, atol=1e-6
+        )
 
 
 def test_pull_is_averaged_over_batch_and_entries_and_skips_classes_without_prototype():
@@ -106,7 +118,7 @@ def test_pull_is_averaged_over_batch_and_entries_and_skips_classes_without_proto
     algorithm, client = federation.algorithm, federation.client(0)
     label = int(client.y[0])
     G = {"means": torch.ones(1, 8), "labels": torch.tensor([label]).int()}
-    _, state = algorithm.local(client, {"omega": G})
+    _, state = algorithm.client_update(client, {"omega": G})
     net = algorithm.net(algorithm.task.initial).train()
     for p in net.parameters():
         p.requires_grad_()
@@ -122,14 +134,18 @@ def test_pull_is_averaged_over_batch_and_entries_and_skips_classes_without_proto
 def test_means_collected_while_training_are_those_of_each_batch_before_its_step():
     federation = toy("fedproto", {"lr": 0.05, "epochs": 2})
     algorithm, client = federation.algorithm, federation.client(0)
-    reply, _ = algorithm.local(client, message_of(federation))
+    reply, _ = algorithm.client_update(client, message_of(federation))
     local, theta, seen = toy("local", {"lr": 0.05}).algorithm, algorithm.task.initial, []
-    for x, y in client.batches(16, 2):  # step by step, through a client whose data are this batch only
+    for x, y in client.batches(
+        16, 2
+    ):  # step by step, through a client whose data are this batch only
         seen.append((algorithm.net(theta).body(x).detach(), y))
         alone = OneBatch(client.id, 0, client.task, x, y, {"theta": theta})
         theta = local.local(alone, {})[1]["theta"]
     z, y = (torch.cat(part) for part in zip(*seen, strict=True))
-    for mean, label, count in zip(*(reply["omega"][name] for name in ("means", "labels", "counts")), strict=True):
+    for mean, label, count in zip(
+        *(reply["omega"][name] for name in ("means", "labels", "counts")), strict=True
+    ):
         torch.testing.assert_close(mean, z[y == label].mean(0))
         assert 2 * count == (y == label).sum()
 
@@ -141,8 +157,16 @@ class OneBatch(Client):
 
 def test_class_that_nobody_of_the_cohort_holds_keeps_its_prototype():
     algorithm = toy("fedproto").algorithm
-    old = {"means": torch.zeros(2, 8), "labels": torch.tensor([1, 2]).int(), "counts": torch.tensor([5, 5]).int()}
-    sent = {"means": torch.ones(1, 8), "labels": torch.tensor([2]).int(), "counts": torch.tensor([3]).int()}
+    old = {
+        "means": torch.zeros(2, 8),
+        "labels": torch.tensor([1, 2]).int(),
+        "counts": torch.tensor([5, 5]).int(),
+    }
+    sent = {
+        "means": torch.ones(1, 8),
+        "labels": torch.tensor([2]).int(),
+        "counts": torch.tensor([3]).int(),
+    }
     G = algorithm.aggregate({"omega": old}, {0: {"omega": sent}})["omega"]
     assert G["labels"].tolist() == [1, 2]
     assert G["means"][:, 0].tolist() == [0.0, 1.0]

@@ -21,7 +21,7 @@ def later(name, hp):
 
 
 def reply_to(federation, theta):
-    return federation.algorithm.local(federation.client(0), {"theta": theta})[0]["theta"]
+    return federation.algorithm.client_update(federation.client(0), {"theta": theta})[0]["theta"]
 
 
 def gradient(federation, theta, x, y):
@@ -32,7 +32,10 @@ def gradient(federation, theta, x, y):
 
 @pytest.mark.parametrize("settings", [{}, TOY_CNN], ids=["mlp", "cnn"])
 def test_mu_0_is_fedavg_bit_for_bit_in_every_round(settings):
-    prox, avg = toy("fedprox", {"mu": 0.0, "lr": 0.1}, **settings), toy("fedavg", {"lr": 0.1}, **settings)
+    prox, avg = (
+        toy("fedprox", {"mu": 0.0, "lr": 0.1}, **settings),
+        toy("fedavg", {"lr": 0.1}, **settings),
+    )
     for _ in range(3):
         prox.step()
         avg.step()

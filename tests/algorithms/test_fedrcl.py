@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch.nn.functional import cosine_similarity
 
-from pflbench import models, registry
+from pflbench import models
+from pflbench.methods import registry
 from pflbench.testing import equal, toy
 from pflbench.testing.problem import TOY_CNN
 
@@ -74,7 +75,10 @@ def test_batch_of_distinct_classes_has_s_from_its_two_hardest_negatives():
     levels, expected = levels_of(), []
     for u in levels:
         for a in range(12):
-            h = sorted((cosine_similarity(u[a], u[b], dim=0).item() for b in range(12) if b != a), reverse=True)[:2]
+            h = sorted(
+                (cosine_similarity(u[a], u[b], dim=0).item() for b in range(12) if b != a),
+                reverse=True,
+            )[:2]
             expected.append(math.log(1 + sum(math.exp((cosine - 1) / 0.5) for cosine in h)))
     s, r = terms(levels, torch.arange(12))
     assert s.item() == pytest.approx(sum(expected) / len(expected), rel=1e-5)
@@ -115,10 +119,14 @@ def by_hand(u, y, a, pairs, lam, t):
         positive = min(e[b] for b in [*partners, a])
         least = min((s[b] for b in partners), default=-2.0)
         close = [math.exp(least / t)] if least >= lam else []
-        return -math.log(positive / (positive + sum(negatives[:2]))), math.log(1 + sum(close) / math.exp(1 / t))
+        return -math.log(positive / (positive + sum(negatives[:2]))), math.log(
+            1 + sum(close) / math.exp(1 / t)
+        )
     each = [-math.log(e[b] / (e[b] + sum(negatives))) for b in partners]
     close = [e[b] for b in partners if s[b] > lam]
-    return sum(each) / max(len(each), 1), -math.log(math.exp(1 / t) / (math.exp(1 / t) + sum(close)))
+    return sum(each) / max(len(each), 1), -math.log(
+        math.exp(1 / t) / (math.exp(1 / t) + sum(close))
+    )
 
 
 @both_forms
@@ -126,7 +134,9 @@ def test_a_mixed_batch_is_the_mean_over_anchors_and_levels(pairs):
     y = [0, 0, 0, 1, 1, 2, 0, 1, 0, 3, 0, 0]  # 2 and 3 have no partner
     levels = levels_of()
     expected = [by_hand(u.detach(), y, a, pairs, -0.1, 0.5) for u in levels for a in range(12)]
-    for term, each in zip(terms(levels, y, pairs=pairs, lam=-0.1), zip(*expected, strict=True), strict=True):
+    for term, each in zip(
+        terms(levels, y, pairs=pairs, lam=-0.1), zip(*expected, strict=True), strict=True
+    ):
         assert sum(value > 0 for value in each) > 3
         assert term.item() == pytest.approx(sum(each) / len(each), rel=1e-5)
 
@@ -161,8 +171,12 @@ def test_gradient_is_clipped():
     sizes = {}
     for clip in (0.0, 0.01):
         federation = toy("fedrcl", {"clip": clip, **one})
-        theta = federation.algorithm.local(federation.client(0), federation.server)[0]["theta"]
-        sizes[clip] = torch.cat([(p - federation.server["theta"][name]).flatten() for name, p in theta.items()]).norm()
+        theta = federation.algorithm.client_update(federation.client(0), federation.server)[0][
+            "theta"
+        ]
+        sizes[clip] = torch.cat(
+            [(p - federation.server["theta"][name]).flatten() for name, p in theta.items()]
+        ).norm()
     assert sizes[0.0] > 0.1
     torch.testing.assert_close(sizes[0.01], torch.tensor(0.01), rtol=1e-3, atol=0)
 
@@ -170,7 +184,9 @@ def test_gradient_is_clipped():
 def test_uniform_weighting_is_the_plain_mean():
     federation = toy("fedrcl", {"weighting": "uniform"})
     algorithm = federation.algorithm
-    replies = {i: algorithm.local(federation.client(i), federation.server)[0] for i in range(4)}
+    replies = {
+        i: algorithm.client_update(federation.client(i), federation.server)[0] for i in range(4)
+    }
     assert len({int(reply["n"]) for reply in replies.values()}) > 1
     federation.step()
     for name, p in federation.server["theta"].items():
@@ -180,7 +196,10 @@ def test_uniform_weighting_is_the_plain_mean():
 
 def test_rate_decays_by_round():
     one = {"w_scl": 0.0, "beta": 0.0, "clip": 0.0, "batch_size": 1000}
-    decayed, plain = toy("fedrcl", {"lr": 0.2, "lr_decay": 0.5, **one}), toy("fedrcl", {"lr": 0.1, **one})
+    decayed, plain = (
+        toy("fedrcl", {"lr": 0.2, "lr_decay": 0.5, **one}),
+        toy("fedrcl", {"lr": 0.1, **one}),
+    )
     decayed.step()
     plain.round, plain.server = decayed.round, decayed.server
     decayed.step()

@@ -5,7 +5,7 @@ import sys
 import pytest
 import torch
 
-from pflbench import registry
+from pflbench.methods import registry
 from pflbench.testing import TOY, equal, played, split_by_class, toy
 
 PLAIN = {"m": 1, "m_g": 1, "importance": False, "decay": 0.0}
@@ -21,13 +21,23 @@ def inputs(n=100):
 
 def z_of(federation, id):
     client = federation.client(id)
-    return federation.algorithm.net(client.state["theta"]).body(next(client.samples())[0]).detach(), client.y
+    return federation.algorithm.net(client.state["theta"]).body(
+        next(client.samples())[0]
+    ).detach(), client.y
 
 
 def reply_of(slots, centres, wins=()):
     """An upload made by hand, of clusters of one sample."""
-    centre, slot = torch.tensor(centres)[:, None].repeat(1, 8), torch.tensor(slots, dtype=torch.int32)
-    clusters = {"centre": centre, "ss": centre.square().sum(1), "count": torch.ones(len(slots)), "slot": slot}
+    centre, slot = (
+        torch.tensor(centres)[:, None].repeat(1, 8),
+        torch.tensor(slots, dtype=torch.int32),
+    )
+    clusters = {
+        "centre": centre,
+        "ss": centre.square().sum(1),
+        "count": torch.ones(len(slots)),
+        "slot": slot,
+    }
     return {"clusters": clusters, "wins": torch.tensor(wins)}
 
 
@@ -44,8 +54,11 @@ def test_one_cluster_a_class_without_importances_is_fedproto_by_counts_collected
             theta = ours.states[i]["theta"]
             assert equal(theta, fedproto.states[i]["theta"])
             only_pool = {"theta": theta, "centre": pool["centre"], "label": pool["label"].long()}
-            model = fedproto.algorithm.personal(fedproto.client(i), {"omega": G})
-            scores, expected = ours.algorithm.predict(only_pool, inputs()), fedproto.algorithm.predict(model, inputs())
+            model = fedproto.algorithm.personal_model(fedproto.client(i), {"omega": G})
+            scores, expected = (
+                ours.algorithm.predict(only_pool, inputs()),
+                fedproto.algorithm.predict(model, inputs()),
+            )
             assert torch.equal(scores.argmax(1), expected.argmax(1))
 
 
@@ -59,7 +72,9 @@ def test_merging_conserves_counts_sums_and_squares():
         n, n_pool = server["count"][rows].double(), pool["count"][groups].double()
         assert n.sum() == n_pool.sum() == sum((federation.client(i).y == c).sum() for i in range(4))
         ls = n @ server["centre"][rows].double()
-        torch.testing.assert_close(n_pool @ pool["centre"][groups].double(), ls, rtol=1e-5, atol=1e-4)
+        torch.testing.assert_close(
+            n_pool @ pool["centre"][groups].double(), ls, rtol=1e-5, atol=1e-4
+        )
         torch.testing.assert_close(pool["ss"][groups].sum(), server["ss"][rows].sum())
 
 
@@ -73,7 +88,9 @@ def test_radius_is_the_root_mean_squared_distance_to_the_centre():
             mine = z[(y == slot // 3) & (near == same.index(slot))]
             assert len(mine) == state["count"][slot]
             torch.testing.assert_close(mine.mean(0), state["centre"][slot], rtol=1e-4, atol=1e-5)
-            radius2 = state["ss"][slot] / state["count"][slot] - state["centre"][slot].square().sum()
+            radius2 = (
+                state["ss"][slot] / state["count"][slot] - state["centre"][slot].square().sum()
+            )
             spread = (mine - state["centre"][slot]).square().sum(1).mean()
             torch.testing.assert_close(radius2, spread, rtol=1e-3, atol=1e-4)
 
@@ -82,7 +99,10 @@ def test_radius_is_the_root_mean_squared_distance_to_the_centre():
 def test_pool_merges_the_two_closest_again_and_again(seed):
     merged = sys.modules[registry.load("fedstream").__module__].merged
     draws = torch.Generator().manual_seed(seed)
-    centre, count = torch.randn(20, 2, generator=draws), torch.randint(1, 99, (20,), generator=draws).float()
+    centre, count = (
+        torch.randn(20, 2, generator=draws),
+        torch.randint(1, 99, (20,), generator=draws).float(),
+    )
     groups = [{i} for i in range(20)]
     while len(groups) > 4:
         means = [sum(count[i] * centre[i] for i in g) / sum(count[i] for i in g) for g in groups]
@@ -90,18 +110,25 @@ def test_pool_merges_the_two_closest_again_and_again(seed):
         a, b = min(gaps, key=gaps.get)
         groups[b] |= groups.pop(a)
     found = merged(centre, count, 4)
-    assert {frozenset((found == g).nonzero().flatten().tolist()) for g in range(4)} == set(map(frozenset, groups))
+    assert {frozenset((found == g).nonzero().flatten().tolist()) for g in range(4)} == set(
+        map(frozenset, groups)
+    )
 
 
 def test_lambda_0_is_local():
-    ours, local = played(toy("fedstream", {"lam": 0.0, "lr": 0.05})), played(toy("local", {"lr": 0.05}))
+    ours, local = (
+        played(toy("fedstream", {"lam": 0.0, "lr": 0.05})),
+        played(toy("local", {"lr": 0.05})),
+    )
     assert all(equal(ours.states[i]["theta"], local.states[i]["theta"]) for i in range(4))
     assert ours.evaluation()["accuracy"]["head"] == local.evaluation()["accuracy"]["pre"]
     pulled = played(toy("fedstream", {"lam": 3.0, "lr": 0.05}))
     assert not equal(pulled.states[0]["theta"], local.states[0]["theta"])
 
 
-@pytest.mark.parametrize("hp", [{"decay": 1.0}, {"m": 2, "m_g": 3, "decay": 0.4}, {"m": 1, "m_g": 1, "threshold": 1.0}])
+@pytest.mark.parametrize(
+    "hp", [{"decay": 1.0}, {"m": 2, "m_g": 3, "decay": 0.4}, {"m": 1, "m_g": 1, "threshold": 1.0}]
+)
 def test_every_held_class_has_a_cluster_and_caps_hold(hp):
     federation = toy("fedstream", {"lr": 0.2, **hp}, clients=6, participation=0.5)
     m, m_g = federation.algorithm.hp.m, federation.algorithm.hp.m_g
@@ -125,34 +152,55 @@ def test_order_of_the_samples_does_not_matter():
         z, y = z_of(federation, i)
         order = torch.randperm(len(y), generator=torch.Generator().manual_seed(i))
         for old in (federation.states[i], federation.algorithm.init_client()):
-            one, two = (federation.algorithm.rebuilt(z[o], y[o], old) for o in (torch.arange(len(y)), order))
+            one, two = (
+                federation.algorithm.rebuilt(z[o], y[o], old) for o in (torch.arange(len(y)), order)
+            )
             assert torch.equal(one["count"], two["count"])
             for name in ("centre", "ss"):
                 torch.testing.assert_close(one[name], two[name])
 
 
-def test_orthogonal_map_between_clients_and_server_leaves_predictions_unchanged(monkeypatch: pytest.MonkeyPatch):
+def test_orthogonal_map_between_clients_and_server_leaves_predictions_unchanged(
+    monkeypatch: pytest.MonkeyPatch,
+):
     cls = registry.load("fedstream")
     Q = torch.linalg.qr(torch.randn(8, 8, generator=torch.Generator().manual_seed(2))).Q
-    hp = {"lam": 3.0, "lr": 0.05, "importance": False}  # a cluster and its copy in the pool tie: rounding would judge
+    hp = {
+        "lam": 3.0,
+        "lr": 0.05,
+        "importance": False,
+    }  # a cluster and its copy in the pool tie: rounding would judge
     plain = toy("fedstream", hp)
     before = [plain.step()[0]["accuracy"] for _ in range(4)]
-    expected = plain.algorithm.predict(plain.algorithm.personal(plain.client(0), message_of(plain)), inputs())
-    own_local, own_personal = cls.local, cls.personal
+    expected = plain.algorithm.predict(
+        plain.algorithm.personal_model(plain.client(0), message_of(plain)), inputs()
+    )
+    own_local, own_personal = cls.client_update, cls.personal_model
 
     def back(message):
         return {"pool": {**message["pool"], "centre": message["pool"]["centre"] @ Q.T}}
 
-    def local(self, client, message):
+    def client_update(self, client, message):
         reply, state = own_local(self, client, back(message))
-        return {**reply, "clusters": {**reply["clusters"], "centre": reply["clusters"]["centre"] @ Q}}, state
+        return {
+            **reply,
+            "clusters": {**reply["clusters"], "centre": reply["clusters"]["centre"] @ Q},
+        }, state
 
-    monkeypatch.setattr(cls, "local", local)
-    monkeypatch.setattr(cls, "personal", lambda self, client, message: own_personal(self, client, back(message)))
+    monkeypatch.setattr(cls, "client_update", client_update)
+    monkeypatch.setattr(
+        cls,
+        "personal_model",
+        lambda self, client, message: own_personal(self, client, back(message)),
+    )
     mapped = toy("fedstream", hp)
     assert [mapped.step()[0]["accuracy"] for _ in range(4)] == before
-    torch.testing.assert_close(mapped.server["pool"]["centre"], plain.server["pool"]["centre"] @ Q, atol=1e-4, rtol=0)
-    found = mapped.algorithm.predict(mapped.algorithm.personal(mapped.client(0), message_of(mapped)), inputs())
+    torch.testing.assert_close(
+        mapped.server["pool"]["centre"], plain.server["pool"]["centre"] @ Q, atol=1e-4, rtol=0
+    )
+    found = mapped.algorithm.predict(
+        mapped.algorithm.personal_model(mapped.client(0), message_of(mapped)), inputs()
+    )
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
     assert torch.equal(found.argmax(1), expected.argmax(1))
 
@@ -161,7 +209,9 @@ def test_winner_alone_is_judged_by_each_prediction_and_importances_decay():
     federation = toy("fedstream", {"lr": 0.0, "m": 2, "decay": 0.5})
     played(federation, 1)
     client, message = federation.client(0), message_of(federation)
-    reply, state = federation.algorithm.local(client, message)  # nothing moves: z is what it was
+    reply, state = federation.algorithm.client_update(
+        client, message
+    )  # nothing moves: z is what it was
     z, y = z_of(federation, 0)
     used = client.state["count"].nonzero().flatten()
     centre = torch.cat([client.state["centre"][used], message["pool"]["centre"]])
@@ -179,7 +229,9 @@ def test_winner_alone_is_judged_by_each_prediction_and_importances_decay():
         for place in mine:
             value = carried[place] if carried[place] >= 0.6 else torch.tensor(0.0)
             rescued = best < 0.6 and carried[place] == best
-            torch.testing.assert_close(state["importance"][used[place]], torch.tensor(1.0) if rescued else value)
+            torch.testing.assert_close(
+                state["importance"][used[place]], torch.tensor(1.0) if rescued else value
+            )
 
 
 def test_server_adds_tallies_to_what_was_merged_and_keeps_the_distrusted_out_until_their_slot_is_new():
@@ -190,7 +242,16 @@ def test_server_adds_tallies_to_what_was_merged_and_keeps_the_distrusted_out_unt
     torch.testing.assert_close(server["pool"]["centre"][:, 0], torch.tensor([2.0, 6.0]))
     again = {i: {**r, "wins": torch.tensor([3.0, -1.0])} for i, r in first.items()}
     trusted = algorithm.aggregate(server, again)["importance"].view(2, 8)
-    assert trusted[0].tolist() == [7.0, 7.0, 1.0, 0, 0, 0, 0, 0]  # class 1: all fell to -1, and the best are reset
+    assert trusted[0].tolist() == [
+        7.0,
+        7.0,
+        1.0,
+        0,
+        0,
+        0,
+        0,
+        0,
+    ]  # class 1: all fell to -1, and the best are reset
     assert trusted[1].tolist() == [7.0, 0, 0, 1.0, 0, 0, 0, 0]
     split = toy("fedstream", {"m": 2, "m_g": 2, "decay": 0.0}, clients=2).algorithm
     server = split.aggregate(split.init_server(), first)
@@ -202,7 +263,12 @@ def test_server_adds_tallies_to_what_was_merged_and_keeps_the_distrusted_out_unt
     assert server["pool"]["centre"][:, 0].tolist() == [1.0, 2.0, 5.0]  # and stay out
     server = split.aggregate(server, {1: reply_of([0], [3.0], wins=[0.0, 0.0, 0.0])})
     server = split.aggregate(server, {1: reply_of([0, 3], [3.0, 7.0], wins=[0.0, 0.0, 0.0])})
-    assert server["pool"]["centre"][:, 0].tolist() == [1.0, 2.0, 5.0, 7.0]  # slot 3 was given up and is new
+    assert server["pool"]["centre"][:, 0].tolist() == [
+        1.0,
+        2.0,
+        5.0,
+        7.0,
+    ]  # slot 3 was given up and is new
 
 
 def test_representations_are_pulled_to_the_nearest_prototype_of_their_own_class():
@@ -212,16 +278,20 @@ def test_representations_are_pulled_to_the_nearest_prototype_of_their_own_class(
     z, y = z_of(played(toy("fedstream", {"lr": 0.0}), 1), 0)
     centre = torch.stack([z.mean(0) + 1.0, z.mean(0) - 1.0, z.mean(0)])
     pool = {"centre": centre, "label": torch.tensor([own, own, (own + 1) % 4]).int()}
-    _, state = algorithm.local(client, {"pool": pool})
+    _, state = algorithm.client_update(client, {"pool": pool})
     net = algorithm.net(algorithm.task.initial).train()
     for p in net.parameters():
         p.requires_grad_()
     z, other = net.body(next(client.samples())[0]), (own + 1) % 4
     t = centre[torch.cdist(z, centre[:2]).argmin(1)]
-    pull = (z - t).square().sum(1)[y == own].sum() + (z - centre[2]).square().sum(1)[y == other].sum()
+    pull = (z - t).square().sum(1)[y == own].sum() + (z - centre[2]).square().sum(1)[
+        y == other
+    ].sum()
     (torch.nn.functional.cross_entropy(net.head(z), y) + 2.0 * pull / (len(y) * 8)).backward()
     for name, p in net.named_parameters():
-        torch.testing.assert_close(state["theta"][name], p.detach() - 0.1 * p.grad, rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(
+            state["theta"][name], p.detach() - 0.1 * p.grad, rtol=1e-4, atol=1e-6
+        )
 
 
 def test_sizes_bound_what_is_sent():
@@ -239,7 +309,7 @@ def test_head_is_scored_while_there_are_no_clusters_and_unseen_clients_use_the_p
     assert accuracy["pre"] == accuracy["head"]
     played(federation, 1)
     unseen = min(set(range(4)) - set(federation.states))
-    model = federation.algorithm.personal(federation.client(unseen), message_of(federation))
+    model = federation.algorithm.personal_model(federation.client(unseen), message_of(federation))
     assert torch.equal(model["centre"], federation.server["pool"]["centre"])
     scores = federation.algorithm.predict(model, inputs())
     absent = federation.client(min(federation.states)).counts == 0

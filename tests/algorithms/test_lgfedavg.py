@@ -6,9 +6,9 @@ from functools import partial
 import pytest
 import torch
 
-from pflbench import registry
+from pflbench.data.partition import Partition
+from pflbench.methods import registry
 from pflbench.ops import local_sgd, phi, pi
-from pflbench.partition import Partition
 from pflbench.testing import bare, equal, personal, played, toy
 
 ALL = {"lr": 0.05, "epochs": 1, "participation": 1.0}
@@ -18,10 +18,12 @@ ALL = {"lr": 0.05, "epochs": 1, "participation": 1.0}
 @pytest.mark.parametrize(
     "classes, side, channels, numbers", [(10, 32, 3, 1290), (47, 28, 1, 6063), (100, 32, 3, 12900)]
 )
-def test_upload_is_the_head_exactly_k_times_c_plus_c_numbers(classes: int, side: int, channels: int, numbers: int):
+def test_upload_is_the_head_exactly_k_times_c_plus_c_numbers(
+    classes: int, side: int, channels: int, numbers: int
+):
     dataset = f"synthetic:classes={classes},side={side},channels={channels},samples={2 * classes}"
     federation = toy("lgfedavg", {"epochs": 0}, dataset=dataset, model="cnn", width=128, clients=1)
-    reply, state = federation.algorithm.local(federation.client(0), federation.server)
+    reply, state = federation.algorithm.client_update(federation.client(0), federation.server)
     head = pi(federation.algorithm.task.initial)
     assert reply.keys() == {"pi", "n"}
     assert reply["pi"].keys() == head.keys()
@@ -58,12 +60,18 @@ def test_base_of_an_unselected_client_is_unchanged():
 
 
 def test_a_tenth_of_the_clients_takes_part_by_default_and_one_at_least():
-    assert len(toy("lgfedavg", clients=20, dataset="synthetic:classes=4,side=8,samples=400").select()) == 2
+    assert (
+        len(toy("lgfedavg", clients=20, dataset="synthetic:classes=4,side=8,samples=400").select())
+        == 2
+    )
     assert len(toy("lgfedavg", clients=4).select()) == 1
 
 
 def test_one_client_is_local_bit_for_bit():
-    lg, local = played(toy("lgfedavg", ALL, clients=1)), played(toy("local", {"lr": 0.05}, clients=1))
+    lg, local = (
+        played(toy("lgfedavg", ALL, clients=1)),
+        played(toy("local", {"lr": 0.05}, clients=1)),
+    )
     assert equal(personal(lg), local.states[0]["theta"])
 
 
@@ -82,7 +90,9 @@ def test_uploads_of_lgfedavg_and_fedper_are_disjoint_and_together_theta():
     replies = {}
     for name, part in (("lgfedavg", "pi"), ("fedper", "phi")):
         federation = toy(name)
-        replies[name] = federation.algorithm.local(federation.client(0), federation.server)[0][part].keys()
+        replies[name] = federation.algorithm.client_update(federation.client(0), federation.server)[
+            0
+        ][part].keys()
     assert not replies["lgfedavg"] & replies["fedper"]
     assert replies["lgfedavg"] | replies["fedper"] == toy("fedavg").server["theta"].keys()
 
@@ -96,15 +106,23 @@ def test_first_round_head_is_fedavgs_and_later_ones_are_not():
 
 
 @pytest.mark.parametrize("frozen", [True, False])
-def test_with_the_head_at_rate_zero_bases_do_not_depend_on_other_clients(monkeypatch: pytest.MonkeyPatch, frozen: bool):
+def test_with_the_head_at_rate_zero_bases_do_not_depend_on_other_clients(
+    monkeypatch: pytest.MonkeyPatch, frozen: bool
+):
     if frozen:
         module = sys.modules[registry.load("lgfedavg").__module__]
         monkeypatch.setattr(module, "local_sgd", partial(local_sgd, part="body"))
     split = toy("lgfedavg").partition
     other = Partition((*split.train[:3], split.train[3][:5]), split.test)
-    first, second = played(toy("lgfedavg", ALL, split=split)), played(toy("lgfedavg", ALL, split=other))
+    first, second = (
+        played(toy("lgfedavg", ALL, split=split)),
+        played(toy("lgfedavg", ALL, split=other)),
+    )
     if frozen:  # the head is the start's, up to the rounding of its mean
         for name, p in first.states[0]["phi"].items():
             torch.testing.assert_close(p, second.states[0]["phi"][name], rtol=1e-6, atol=1e-7)
     else:
-        assert any((p - second.states[0]["phi"][name]).abs().max() > 1e-4 for name, p in first.states[0]["phi"].items())
+        assert any(
+            (p - second.states[0]["phi"][name]).abs().max() > 1e-4
+            for name, p in first.states[0]["phi"].items()
+        )

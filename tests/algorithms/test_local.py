@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from pflbench.api import Client
-from pflbench.partition import Partition
+from pflbench.data.partition import Partition
 from pflbench.testing import equal, personal, played, toy
 
 

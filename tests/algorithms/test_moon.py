@@ -13,7 +13,9 @@ from pflbench.testing.problem import TOY_CNN
 
 
 def z_of(seed, n=12, k=8):
-    return torch.rand(n, k, generator=torch.Generator().manual_seed(seed))  # as after ReLU: not negative
+    return torch.rand(
+        n, k, generator=torch.Generator().manual_seed(seed)
+    )  # as after ReLU: not negative
 
 
 def shaken(theta, seed, size=0.3):
@@ -36,7 +38,10 @@ def with_other_previous(federation):
 
 @pytest.mark.parametrize("settings", [{}, TOY_CNN], ids=["mlp", "cnn"])
 def test_mu_0_is_fedavg_bit_for_bit(settings):
-    moon, avg = toy("moon", {"mu": 0.0, "lr": 0.1}, **settings), toy("fedavg", {"lr": 0.1}, **settings)
+    moon, avg = (
+        toy("moon", {"mu": 0.0, "lr": 0.1}, **settings),
+        toy("fedavg", {"lr": 0.1}, **settings),
+    )
     for _ in range(3):
         moon.step()
         avg.step()
@@ -51,7 +56,10 @@ def test_round_0_is_fedavg_with_mu_log_2_more_loss_and_later_ones_are_not():
         torch.testing.assert_close(moon.server["theta"][name], p, rtol=0, atol=1e-6)
     moon.step()
     avg.step()
-    assert any((moon.server["theta"][name] - p).abs().max() > 1e-3 for name, p in avg.server["theta"].items())
+    assert any(
+        (moon.server["theta"][name] - p).abs().max() > 1e-3
+        for name, p in avg.server["theta"].items()
+    )
 
 
 @pytest.mark.parametrize("tau", [0.5, 1.0])
@@ -76,14 +84,16 @@ def test_training_moves_towards_the_global_and_away_from_the_previous_model():
     for mu in (0.0, 10.0):
         federation = toy("moon", {"mu": mu, "lr": 0.01})
         client, message = with_other_previous(federation), federation.server
-        reply, _ = federation.algorithm.local(client, message)
+        reply, _ = federation.algorithm.client_update(client, message)
         x, _ = next(client.samples())
         models = (reply["theta"], message["theta"], client.state["previous"])
         margins[mu] = margin(*(client.task.net(theta).body(x) for theta in models))
     assert margins[10.0] > margins[0.0] + 0.01
 
 
-def test_global_and_previous_model_get_no_gradient_and_keep_their_bytes(monkeypatch: pytest.MonkeyPatch):
+def test_global_and_previous_model_get_no_gradient_and_keep_their_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+):
     nets, build = [], Task.net
 
     def noted(*args, **kwargs):
@@ -93,8 +103,11 @@ def test_global_and_previous_model_get_no_gradient_and_keep_their_bytes(monkeypa
     monkeypatch.setattr(Task, "net", noted)
     federation = toy("moon", {"mu": 5.0, "lr": 0.1})
     client, message = with_other_previous(federation), federation.server
-    reply, _ = federation.algorithm.local(client, message)
-    frozen, trained = [net for net in nets if not net.training], [net for net in nets if net.training]
+    reply, _ = federation.algorithm.client_update(client, message)
+    frozen, trained = (
+        [net for net in nets if not net.training],
+        [net for net in nets if net.training],
+    )
     assert len(frozen) == 2 and len(trained) == 1
     for net, theta in zip(frozen, (message["theta"], client.state["previous"]), strict=True):
         assert all(p.grad is None for p in net.parameters())
@@ -128,7 +141,10 @@ def test_previous_model_is_the_last_upload_and_unselected_clients_keep_theirs():
     for _ in range(4):
         ids = federation.select()
         message = federation.algorithm.download(federation.server, ids)
-        replies |= {id: federation.algorithm.local(federation.client(id), message[id])[0] for id in ids}
+        replies |= {
+            id: federation.algorithm.client_update(federation.client(id), message[id])[0]
+            for id in ids
+        }
         federation.step()
         for id in range(6):
             expected = replies[id]["theta"] if id in replies else federation.algorithm.task.initial

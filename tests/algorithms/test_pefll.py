@@ -8,11 +8,12 @@ import torch
 from torch.func import functional_call
 from torch.nn.functional import conv2d, cross_entropy, linear, max_pool2d, one_hot, pad, relu
 
-from pflbench import models, wire
+from pflbench import models
 from pflbench.api import Task
-from pflbench.cohort import Cohort
-from pflbench.partition import Partition
-from pflbench.registry import hparams_type, load
+from pflbench.data.partition import Partition
+from pflbench.methods.registry import hparams_type, load
+from pflbench.simulation import messages as wire
+from pflbench.simulation.cohort import Cohort
 from pflbench.testing import toy
 
 PLAIN = {"lambda_h": 0.0, "lambda_v": 0.0, "clip": 0.0, "server_clip": 0.0}
@@ -34,7 +35,9 @@ def plain_e(E, x, y, classes):
     planes = one_hot(y, classes).float()[:, :, None, None].expand(-1, -1, *x.shape[2:])
     z = max_pool2d(relu(conv2d(torch.cat([x, planes], 1), *layer(E, "conv1"))), 2)
     z = max_pool2d(relu(conv2d(z, *layer(E, "conv2"))), 2).flatten(1)
-    return linear(relu(linear(relu(linear(z, *layer(E, "fc1"))), *layer(E, "fc2"))), *layer(E, "fc3"))
+    return linear(
+        relu(linear(relu(linear(z, *layer(E, "fc1"))), *layer(E, "fc2"))), *layer(E, "fc3")
+    )
 
 
 def plain_h(H, v, initial):
@@ -48,11 +51,17 @@ def plain_h(H, v, initial):
 def joint(federation, data):
     """E and H as leaves, and theta_i of every client as one differentiable function of them; data(client) -> (x, y)."""
     task, standardise = federation.algorithm.task, federation.algorithm.hp.standardise
-    E, H = ({name: p.clone().requires_grad_() for name, p in federation.server[net].items()} for net in ("E", "H"))
+    E, H = (
+        {name: p.clone().requires_grad_() for name, p in federation.server[net].items()}
+        for net in ("E", "H")
+    )
     clients = [federation.client(i) for i in range(federation.run.clients)]
     samples = [data(client) for client in clients]
     v = [plain_e(E, x, y, task.classes).mean(0) for x, y in samples]
-    given = [(u.mean(), u.std()) if standardise == "own" else (v[0].detach().mean(), v[0].detach().std()) for u in v]
+    given = [
+        (u.mean(), u.std()) if standardise == "own" else (v[0].detach().mean(), v[0].detach().std())
+        for u in v
+    ]
     thetas = [plain_h(H, (u - mu) / sd, task.initial) for u, (mu, sd) in zip(v, given, strict=True)]
     return {**E, **H}, clients, thetas
 
@@ -69,8 +78,10 @@ def assert_gradient_is(federation, expected, rtol):
 def asked(federation):
     """The messages of an evaluation."""
     ids = tuple(range(federation.run.clients))
-    cohort = Cohort(federation.algorithm, federation.engine, federation.states, ids, federation.round)
-    return federation.algorithm.evaluation(federation.server, cohort)
+    cohort = Cohort(
+        federation.algorithm, federation.engine, federation.states, ids, federation.round
+    )
+    return federation.algorithm.evaluation_messages(federation.server, cohort)
 
 
 def same(first, second):
@@ -83,7 +94,10 @@ def bare(clients=20, shape=(3, 32, 32), classes=10, **hparams):
     """The method on the CNN, without any server state."""
     cls = load("pefll")
     skeleton, initial, width = models.build("cnn", shape, classes)
-    return cls(hparams_type(cls)(**hparams), Task(skeleton, initial, classes, width, shape, clients, "none", 0))
+    return cls(
+        hparams_type(cls)(**hparams),
+        Task(skeleton, initial, classes, width, shape, clients, "none", 0),
+    )
 
 
 def test_zero_inner_steps_leave_E_and_H_unchanged():
@@ -97,13 +111,18 @@ def test_zero_inner_steps_leave_E_and_H_unchanged():
 
 @pytest.mark.parametrize("standardise", ["first", "own"])
 def test_split_gradients_equal_joint_autograd(standardise):
-    settings = {**PLAIN, "standardise": standardise, "lr": 0.1, "batch_size": 6}  # less than a client has
+    settings = {
+        **PLAIN,
+        "standardise": standardise,
+        "lr": 0.1,
+        "batch_size": 6,
+    }  # less than a client has
     federation = toy("pefll", settings, clients=8)
     w, clients, thetas = joint(federation, method_of(federation).batch)
     total = torch.zeros(())
     for client, theta in zip(clients, thetas, strict=True):
         start = {name: p.detach() for name, p in theta.items()}
-        D = federation.algorithm.local(client, {"theta": start})[0]["D"]
+        D = federation.algorithm.client_update(client, {"theta": start})[0]["D"]
         total = total + sum((D[name] * p).sum() for name, p in theta.items()) / len(clients)
     expected = dict(zip(w, torch.autograd.grad(total, list(w.values())), strict=True))
     federation.step()
@@ -133,7 +152,9 @@ def test_equal_data_give_identical_theta_and_order_changes_v_by_rounding_only():
     assert same(messages[0], messages[2])
     assert not same(messages[0], messages[1])
     describe = method_of(federation).describe_all
-    v, backwards = (describe(federation.client(i), {"E": federation.server["E"]})[0]["v"] for i in (0, 3))
+    v, backwards = (
+        describe(federation.client(i), {"E": federation.server["E"]})[0]["v"] for i in (0, 3)
+    )
     torch.testing.assert_close(v, backwards, rtol=1e-5, atol=1e-6)
 
 
@@ -166,7 +187,9 @@ def test_scored_theta_is_h_of_the_descriptor_of_all_training_data():
     for id, message in asked(federation).items():
         v = plain_e(server["E"], *next(federation.client(id).samples()), task.classes).mean(0)
         expected = plain_h(server["H"], (v - server["mu0"]) / server["sd0"], task.initial)
-        assert same(federation.algorithm.personal(federation.client(id), message), message["theta"])
+        assert same(
+            federation.algorithm.personal_model(federation.client(id), message), message["theta"]
+        )
         for name, p in message["theta"].items():
             torch.testing.assert_close(p, expected[name], rtol=1e-4, atol=1e-5)
 
@@ -174,7 +197,9 @@ def test_scored_theta_is_h_of_the_descriptor_of_all_training_data():
 def test_first_descriptor_of_the_lowest_id_standardises_for_good():
     federation = toy("pefll", participation=0.5)
     first = min(federation.select())
-    v = method_of(federation).describe(federation.client(first), {"E": federation.server["E"]})[0]["v"]
+    v = method_of(federation).describe(federation.client(first), {"E": federation.server["E"]})[0][
+        "v"
+    ]
     federation.step()
     kept = {name: federation.server[name] for name in ("mu0", "sd0")}
     torch.testing.assert_close(kept["mu0"], v.mean().reshape(1))
@@ -184,7 +209,9 @@ def test_first_descriptor_of_the_lowest_id_standardises_for_good():
 
 
 def test_adam_with_l2_and_joint_clip_is_pytorchs():
-    federation = toy("pefll", {"lambda_h": 0.01, "lambda_v": 0.03, "server_clip": 5.0, "server_lr": 0.01})
+    federation = toy(
+        "pefll", {"lambda_h": 0.01, "lambda_v": 0.03, "server_clip": 5.0, "server_lr": 0.01}
+    )
     server = federation.server
     w = {name: p.clone().requires_grad_() for net in ("E", "H") for name, p in server[net].items()}
     optimizer, draws = torch.optim.Adam(w.values(), lr=0.01), torch.Generator().manual_seed(0)
@@ -206,9 +233,14 @@ def test_round_sends_E_theta_and_l_both_ways_never_H_and_leaves_no_private_state
     theta = sum(p.numel() for p in federation.algorithm.task.initial.values())
     size = federation.algorithm.sizes()
     assert size["E"] == sum(p.numel() for p in federation.server["E"].values())
-    down, up = {"E": size["E"], "theta": theta, "dv": size["l"]}, {"v": size["l"], "D": theta, "dE": size["E"]}
+    down, up = (
+        {"E": size["E"], "theta": theta, "dv": size["l"]},
+        {"v": size["l"], "D": theta, "dE": size["E"]},
+    )
     for way, parts in (("down", down), ("up", up)):
-        assert record["bytes"][way] == {part: 4 * 4 * numbers for part, numbers in parts.items()}  # 4 clients, 4 bytes
+        assert record["bytes"][way] == {
+            part: 4 * 4 * numbers for part, numbers in parts.items()
+        }  # 4 clients, 4 bytes
     assert federation.states == {id: {} for id in range(4)}
 
 
@@ -224,7 +256,9 @@ def test_networks_have_the_expected_sizes(clients, shape, classes, length, E, mi
     method = bare(clients, shape, classes)
     assert method.sizes()["l"] == length
     assert E is None or method.sizes()["E"] == E
-    assert sum(math.prod(size) + size[0] for size in method.h.values()) == pytest.approx(millions * 1e6, rel=5e-3)
+    assert sum(math.prod(size) + size[0] for size in method.h.values()) == pytest.approx(
+        millions * 1e6, rel=5e-3
+    )
 
 
 @pytest.mark.parametrize("side", [28, 32, 37])
@@ -258,18 +292,26 @@ def test_half_the_output_scale_is_half_of_theta_exactly():
 def test_a_clipped_step_is_as_long_as_rate_times_bound():
     federation = toy("pefll", {"clip": 0.01, "lr": 0.1, "batch_size": 1000})
     theta = federation.algorithm.task.initial
-    D = federation.algorithm.local(federation.client(0), {"theta": theta})[0]["D"]
-    assert float(torch.cat([d.flatten() for d in D.values()]).norm()) == pytest.approx(0.1 * 0.01, rel=1e-3)
+    D = federation.algorithm.client_update(federation.client(0), {"theta": theta})[0]["D"]
+    assert float(torch.cat([d.flatten() for d in D.values()]).norm()) == pytest.approx(
+        0.1 * 0.01, rel=1e-3
+    )
 
 
 def test_lambda_theta_adds_its_gradient_to_the_step():
     D = {}
     for weight in (0.0, 0.05):
-        federation = toy("pefll", {"lambda_theta": weight, "lr": 0.1, "clip": 0.0, "batch_size": 1000})
+        federation = toy(
+            "pefll", {"lambda_theta": weight, "lr": 0.1, "clip": 0.0, "batch_size": 1000}
+        )
         theta = federation.algorithm.task.initial
-        D[weight] = federation.algorithm.local(federation.client(0), {"theta": theta})[0]["D"]
+        D[weight] = federation.algorithm.client_update(federation.client(0), {"theta": theta})[0][
+            "D"
+        ]
     for name, p in theta.items():
-        torch.testing.assert_close(D[0.05][name] - D[0.0][name], 0.1 * 2 * 0.05 * p, rtol=1e-3, atol=1e-6)
+        torch.testing.assert_close(
+            D[0.05][name] - D[0.0][name], 0.1 * 2 * 0.05 * p, rtol=1e-3, atol=1e-6
+        )
 
 
 def test_masked_classes_are_never_predicted_at_pre_and_post():
@@ -280,8 +322,11 @@ def test_masked_classes_are_never_predicted_at_pre_and_post():
     client, method = federation.client(0), federation.algorithm
     x, y = next(federation.client(1).samples())
     message = asked(federation)[0]
-    reply = method.local(client, message)[0]
-    for model in (method.personal(client, message), method.trained(client, message, reply)):
+    reply = method.client_update(client, message)[0]
+    for model in (
+        method.personal_model(client, message),
+        method.trained_model(client, message, reply),
+    ):
         assert (method.predict(model, x).argmax(1) == labels[0]).all()
     assert (y != labels[0]).any()
     record = federation.step()[0]
@@ -291,10 +336,12 @@ def test_masked_classes_are_never_predicted_at_pre_and_post():
 def test_trained_model_is_the_end_of_local_training():
     federation = toy("pefll", {"lr": 0.1})
     message, client = asked(federation)[0], federation.client(0)
-    reply = federation.algorithm.local(client, message)[0]
+    reply = federation.algorithm.client_update(client, message)[0]
     net = federation.algorithm.net(method_of(federation).trained(client, message, reply))
     x, y = next(client.samples())
-    before, after = (cross_entropy(n(x), y) for n in (federation.algorithm.net(message["theta"]), net))
+    before, after = (
+        cross_entropy(n(x), y) for n in (federation.algorithm.net(message["theta"]), net)
+    )
     assert after < before
     for name, p in message["theta"].items():
         assert (reply["D"][name] != 0).any(), name
@@ -313,6 +360,12 @@ def test_one_entry_descriptors_and_clients_without_training_data_stay_finite(sta
 
 
 def test_images_above_32_and_the_cnn_run():
-    federation = toy("pefll", dataset="synthetic:classes=4,side=40,samples=80", model="cnn", clients=2, min_samples=4)
+    federation = toy(
+        "pefll",
+        dataset="synthetic:classes=4,side=40,samples=80",
+        model="cnn",
+        clients=2,
+        min_samples=4,
+    )
     federation.step()
     assert wire.finite(federation.server)

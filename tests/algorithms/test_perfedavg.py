@@ -9,8 +9,8 @@ import torch
 
 from pflbench import config
 from pflbench.api import Client, collect_logs
-from pflbench.engine import Serial
-from pflbench.federation import Federation
+from pflbench.simulation.engine import Serial
+from pflbench.simulation.federation import Federation
 from pflbench.testing import TOY, equal, split_by_class, toy
 
 VARIANTS = ["first_order", "hessian_free"]
@@ -23,7 +23,7 @@ def method(hp: dict[str, Any]) -> Any:
 
 def adapted(federation, id):
     message = federation.algorithm.download(federation.server, (id,))[id]
-    return federation.algorithm.personal(federation.client(id), message)
+    return federation.algorithm.personal_model(federation.client(id), message)
 
 
 def quadratic(a, c):
@@ -45,7 +45,11 @@ def test_alpha_0_is_fedavg_with_rate_beta_on_the_second_halves(monkeypatch: pyte
     expected = [fedavg.step()[0] for _ in range(3)]
     assert equal(ours.server["theta"], fedavg.server["theta"])
     for ours_now, fedavg_now in zip(records, expected, strict=True):
-        assert ours_now["accuracy"]["pre"] == fedavg_now["accuracy"]["pre"] == ours_now["accuracy"]["global"]
+        assert (
+            ours_now["accuracy"]["pre"]
+            == fedavg_now["accuracy"]["pre"]
+            == ours_now["accuracy"]["global"]
+        )
 
 
 def test_no_steps_of_adaptation_score_the_global_model_itself():
@@ -59,7 +63,10 @@ def test_beta_0_never_changes_the_model_whatever_alpha(variant: str):
     federation = toy("perfedavg", {"lr": 0.0, "alpha": 0.5, "variant": variant})
     initial = federation.algorithm.task.initial
     for i in range(4):
-        assert equal(federation.algorithm.local(federation.client(i), federation.server)[0]["theta"], initial)
+        assert equal(
+            federation.algorithm.client_update(federation.client(i), federation.server)[0]["theta"],
+            initial,
+        )
     federation.step()
     for name, p in federation.server["theta"].items():
         torch.testing.assert_close(p, initial[name], rtol=1e-6, atol=0)
@@ -90,14 +97,18 @@ def test_hessian_term_is_the_derivative_through_the_inner_step():
 
     x = torch.randn(6, generator=draws, dtype=torch.float64)
     through = torch.func.grad(lambda x: F(x - 0.2 * torch.func.grad(F)(x)))(x)
-    exact, first_order = (algorithm.step({"x": x}, grad, grad, third)["x"] for third in (grad, None))
+    exact, first_order = (
+        algorithm.step({"x": x}, grad, grad, third)["x"] for third in (grad, None)
+    )
     torch.testing.assert_close(exact, x - 0.5 * through, rtol=1e-6, atol=1e-8)
     assert not torch.allclose(first_order, x - 0.5 * through, rtol=1e-2)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_evaluation_changes_nothing_stored_and_no_later_training(variant: str):
-    scored, unscored = (toy("perfedavg", {"variant": variant}, eval_every=every) for every in (1, 3))
+    scored, unscored = (
+        toy("perfedavg", {"variant": variant}, eval_every=every) for every in (1, 3)
+    )
     for federation in (scored, unscored):
         for _ in range(3):
             federation.step()
@@ -145,14 +156,19 @@ def test_client_whose_batches_cannot_be_split_returns_what_it_got(variant: str):
     split = split_by_class(str(TOY["dataset"]), [[0, 1, 2, 3] * 3, [2]], [[0], [2]])
     federation = toy("perfedavg", {"variant": variant}, split=split)
     with collect_logs() as logs:
-        reply, _ = federation.algorithm.local(federation.client(1), federation.server)
+        reply, _ = federation.algorithm.client_update(federation.client(1), federation.server)
     assert equal(reply["theta"], federation.algorithm.task.initial)
     assert logs == {}  # not even a loss of half a sample
-    assert not equal(federation.algorithm.local(federation.client(0), federation.server)[0]["theta"], reply["theta"])
+    assert not equal(
+        federation.algorithm.client_update(federation.client(0), federation.server)[0]["theta"],
+        reply["theta"],
+    )
 
 
 @pytest.mark.parametrize("outer_steps, expected", [(None, 5), (1, 1), (7, 7)])
-def test_number_of_outer_steps(outer_steps: int | None, expected: int, monkeypatch: pytest.MonkeyPatch):
+def test_number_of_outer_steps(
+    outer_steps: int | None, expected: int, monkeypatch: pytest.MonkeyPatch
+):
     split = split_by_class(str(TOY["dataset"]), [[0, 1, 2, 3] * 5], [[0]])
     federation = toy("perfedavg", {"batch_size": 4, "outer_steps": outer_steps}, split=split)
     calls = []
@@ -162,18 +178,22 @@ def test_number_of_outer_steps(outer_steps: int | None, expected: int, monkeypat
         return theta
 
     monkeypatch.setattr(federation.algorithm, "step", counted)
-    federation.algorithm.local(federation.client(0), federation.server)
+    federation.algorithm.client_update(federation.client(0), federation.server)
     assert len(calls) == expected
 
 
 def test_uniform_weights():
     federation = toy("perfedavg", {"uniform": True})
-    a, b = ({"theta": {"x": torch.tensor(v)}, "n": torch.tensor(n)} for v, n in ((0.0, 1), (1.0, 3)))
+    a, b = (
+        {"theta": {"x": torch.tensor(v)}, "n": torch.tensor(n)} for v, n in ((0.0, 1), (1.0, 3))
+    )
     assert federation.algorithm.aggregate({}, {0: a, 1: b})["theta"]["x"] == 0.5
     assert toy("perfedavg").algorithm.aggregate({}, {0: a, 1: b})["theta"]["x"] == 0.75
 
 
-@pytest.mark.parametrize("dataset, alpha, steps", [("cifar10", 0.2, 5), ("emnist", 0.05, 10), ("cifar100", 0.01, 20)])
+@pytest.mark.parametrize(
+    "dataset, alpha, steps", [("cifar10", 0.2, 5), ("emnist", 0.05, 10), ("cifar100", 0.01, 20)]
+)
 def test_defaults_of_the_paper_by_data_set(dataset: str, alpha: float, steps: int):
     hp = config.make("perfedavg", {"dataset": dataset}, {}).hparams
     assert (hp["alpha"], hp["adapt_steps"], hp["batch_size"]) == (alpha, steps, 32)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from pflbench import registry
 from pflbench.api import collect_logs
+from pflbench.methods import registry
 from pflbench.testing import played, split_by_class, toy
 
 plugin: Any = sys.modules[registry.load("pfedfda").__module__]
@@ -17,7 +17,7 @@ plugin: Any = sys.modules[registry.load("pfedfda").__module__]
 
 def personal(federation, id=0, message=None, client=None):
     message = message or federation.algorithm.download(federation.server, (id,))[id]
-    return federation.algorithm.personal(client or federation.client(id), message)
+    return federation.algorithm.personal_model(client or federation.client(id), message)
 
 
 def problem(seed=0, classes=4, k=6, n=30):
@@ -47,7 +47,9 @@ def test_softmax_of_the_logits_is_that_of_mahalanobis_distances_and_priors_and_s
     ours = logits(z, M, S, q).log_softmax(1)
     torch.testing.assert_close(ours, by_mahalanobis(z, M, S, q), rtol=1e-10, atol=1e-10)
     shift = 3 * problem(seed=1)[0][0]
-    torch.testing.assert_close(logits(z + shift, M + shift, S, q).log_softmax(1), ours, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(
+        logits(z + shift, M + shift, S, q).log_softmax(1), ours, rtol=1e-10, atol=1e-10
+    )
 
 
 def test_isotropic_covariance_and_uniform_priors_give_the_nearest_mean():
@@ -62,7 +64,9 @@ def test_beta_0_head_depends_on_the_client_through_its_priors_only():
     federation = played(toy("pfedfda", {"beta": "global"}), 1)
     client = federation.client(0)
     head = personal(federation)
-    other = personal(federation, client=replace(client, x=255 - client.x[torch.arange(len(client.y))]))
+    other = personal(
+        federation, client=replace(client, x=255 - client.x[torch.arange(len(client.y))])
+    )
     assert torch.equal(head["weight"], other["weight"])
     assert torch.equal(head["bias"], other["bias"])
     y = client.y.clone()
@@ -71,7 +75,9 @@ def test_beta_0_head_depends_on_the_client_through_its_priors_only():
     assert torch.equal(head["weight"], other["weight"])
     assert not torch.equal(head["bias"], other["bias"])
     change = (client_priors(client.counts) / client_priors(torch.bincount(y, minlength=4))).log()
-    torch.testing.assert_close((head["bias"] - other["bias"]).double(), change, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        (head["bias"] - other["bias"]).double(), change, rtol=1e-4, atol=1e-5
+    )
 
 
 def client_priors(counts):
@@ -109,7 +115,9 @@ def trained_by_hand(federation, client, message):
         z = net.body(x)
         seen.append((z.detach(), y))
         loss = torch.nn.functional.cross_entropy(z @ w.T.float() + b.float(), y)
-        for p, g in zip(net.body.parameters(), torch.autograd.grad(loss, net.body.parameters()), strict=True):
+        for p, g in zip(
+            net.body.parameters(), torch.autograd.grad(loss, net.body.parameters()), strict=True
+        ):
             p.data -= federation.algorithm.hp.lr * g
     z, y = (torch.cat(column) for column in zip(*seen, strict=True))
     return net, z, y
@@ -121,7 +129,7 @@ def test_the_head_is_the_same_all_through_training_and_covariances_are_symmetric
     for _ in range(3):
         client = federation.client(1)
         message = federation.algorithm.download(federation.server, (1,))[1]
-        reply, _ = federation.algorithm.local(client, message)
+        reply, _ = federation.algorithm.client_update(client, message)
         net, _, _ = trained_by_hand(federation, client, message)
         for name, p in reply["phi"].items():
             torch.testing.assert_close(p, net.state_dict()[name], rtol=1e-4, atol=1e-5)
@@ -160,11 +168,15 @@ def test_one_client_with_beta_1_makes_the_shared_means_its_class_means_where_it_
 def test_shared_gaussians_are_weighed_by_samples_not_by_class():
     federation = toy("pfedfda", {"lr": 0.1})
     algorithm = federation.algorithm
-    replies = {i: algorithm.local(federation.client(i), federation.server)[0] for i in range(4)}
+    replies = {
+        i: algorithm.client_update(federation.client(i), federation.server)[0] for i in range(4)
+    }
     n = torch.tensor([float(reply["n"]) for reply in replies.values()])
     server = algorithm.aggregate(federation.server, replies)
     for part in ("means", "covariance"):
-        mean = sum(share * reply[part] for share, reply in zip(n / n.sum(), replies.values(), strict=True))
+        mean = sum(
+            share * reply[part] for share, reply in zip(n / n.sum(), replies.values(), strict=True)
+        )
         torch.testing.assert_close(server[part], mean)
 
 
@@ -180,7 +192,8 @@ def test_beta_follows_who_is_right_about_the_means():
     right = 2 * problem(k=8)[0]
     z = drawn(client, right, 1.0)
     trusting, doubting = (
-        federation.algorithm.validated(client, z, client.y, (shared, eye), 1) for shared in (right, right.flip(0))
+        federation.algorithm.validated(client, z, client.y, (shared, eye), 1)
+        for shared in (right, right.flip(0))
     )
     assert trusting[0] < 0.4
     assert doubting[0] > 0.9
@@ -199,7 +212,10 @@ def test_beta_is_the_best_of_a_grid(kind):
         total = 0.0
         for held in split:
             own = algorithm.estimated(z[~held], y[~held], shared, 1)
-            M, C = (b * one + (1 - b) * two for b, one, two in zip((means, covariance), own, shared, strict=True))
+            M, C = (
+                b * one + (1 - b) * two
+                for b, one, two in zip((means, covariance), own, shared, strict=True)
+            )
             total -= by_mahalanobis(z[held], M, C, q).gather(1, y[held, None]).sum().item()
         return total
 
@@ -213,7 +229,9 @@ def test_beta_is_the_best_of_a_grid(kind):
 
 def test_folds_spread_every_class_evenly_and_depend_on_the_stream():
     y = torch.tensor([0] * 7 + [1] * 4 + [3] * 2)
-    first, again, other = (plugin.stratified(y, 2, torch.Generator().manual_seed(s)) for s in (0, 0, 1))
+    first, again, other = (
+        plugin.stratified(y, 2, torch.Generator().manual_seed(s)) for s in (0, 0, 1)
+    )
     assert torch.equal(first, again) and not torch.equal(first, other)
     assert torch.equal(first.sum(0), torch.ones_like(y))
     for c in (0, 1, 3):
@@ -224,7 +242,7 @@ def test_folds_spread_every_class_evenly_and_depend_on_the_stream():
 def test_too_little_data_gives_the_global_gaussians():
     split = split_by_class(toy("pfedfda").run.dataset, [[0, 1, 2], [0, 1, 2, 3] * 5], [[0], [1]])
     federation = toy("pfedfda", {"lr": 0.1}, split=split)
-    reply, state = federation.algorithm.local(federation.client(0), federation.server)
+    reply, state = federation.algorithm.client_update(federation.client(0), federation.server)
     assert not state["beta"].any()
     assert torch.equal(reply["means"], federation.server["means"])
     assert torch.equal(reply["covariance"], federation.server["covariance"])
@@ -232,15 +250,22 @@ def test_too_little_data_gives_the_global_gaussians():
 
 def test_no_pass_over_the_data_sends_back_what_came():
     federation = toy("pfedfda", {"epochs": 0})
-    reply, _ = federation.algorithm.local(federation.client(0), federation.server)
-    assert all(torch.equal(reply[part], federation.server[part]) for part in ("means", "covariance"))
+    reply, _ = federation.algorithm.client_update(federation.client(0), federation.server)
+    assert all(
+        torch.equal(reply[part], federation.server[part]) for part in ("means", "covariance")
+    )
 
 
 def test_features_that_are_not_finite_keep_the_old_beta_and_do_not_break_the_client():
     federation = toy("pfedfda")
-    client = replace(federation.client(0), state={"beta": torch.tensor([0.3, 0.7], dtype=torch.float64)})
-    message = {**federation.server, "phi": {name: p * float("nan") for name, p in federation.server["phi"].items()}}
-    _, state = federation.algorithm.local(client, message)
+    client = replace(
+        federation.client(0), state={"beta": torch.tensor([0.3, 0.7], dtype=torch.float64)}
+    )
+    message = {
+        **federation.server,
+        "phi": {name: p * float("nan") for name, p in federation.server["phi"].items()},
+    }
+    _, state = federation.algorithm.client_update(client, message)
     assert torch.equal(state["beta"], client.state["beta"])
 
 
@@ -250,7 +275,9 @@ def test_evaluation_solves_beta_anew_whatever_it_was_and_logs_it_and_writes_noth
     forgetful = replace(client, state={"beta": torch.tensor([0.123, 0.456], dtype=torch.float64)})
     with collect_logs() as logs:
         model, other = (personal(federation, client=seen) for seen in (client, forgetful))
-    assert torch.equal(model["weight"], other["weight"]) and torch.equal(model["bias"], other["bias"])
+    assert torch.equal(model["weight"], other["weight"]) and torch.equal(
+        model["bias"], other["bias"]
+    )
     assert 0 <= logs["beta_means"] <= 1 and 0 <= logs["beta_covariance"] <= 1
     after = federation.snapshot()
     assert torch.equal(before["clients"][0]["beta"], after["clients"][0]["beta"])

@@ -19,12 +19,14 @@ def method(hp: dict[str, Any]) -> Any:
 
 def close(first, second, **tolerance) -> None:
     for name in first:
-        torch.testing.assert_close(first[name], second[name], **(tolerance or {"rtol": 1e-5, "atol": 1e-7}))
+        torch.testing.assert_close(
+            first[name], second[name], **(tolerance or {"rtol": 1e-5, "atol": 1e-7})
+        )
 
 
 def answered(federation, id=0):
     """w_i and theta_i of a client's answer to the first message."""
-    reply, state = federation.algorithm.local(federation.client(id), federation.server)
+    reply, state = federation.algorithm.client_update(federation.client(id), federation.server)
     return reply["theta"], state["theta"]
 
 
@@ -51,13 +53,19 @@ def test_beta_0_keeps_the_global_model_bit_for_bit():
 
 def test_beta_1_is_the_mean_by_samples_of_what_clients_send():
     federation = toy("pfedme", {"lr": 0.1})
-    replies = {i: federation.algorithm.local(federation.client(i), federation.server)[0] for i in range(4)}
+    replies = {
+        i: federation.algorithm.client_update(federation.client(i), federation.server)[0]
+        for i in range(4)
+    }
     federation.step()
     assert equal(federation.server["theta"], ops.weighted_mean(replies, "theta"))
     halfway = toy("pfedme", {"lr": 0.1, "beta": 0.5})
     halfway.step()
     initial = halfway.algorithm.task.initial
-    close(halfway.server["theta"], {name: (p + initial[name]) / 2 for name, p in federation.server["theta"].items()})
+    close(
+        halfway.server["theta"],
+        {name: (p + initial[name]) / 2 for name, p in federation.server["theta"].items()},
+    )
 
 
 def test_eta_0_keeps_w_i_and_the_global_model_while_theta_i_learns():
@@ -66,7 +74,9 @@ def test_eta_0_keeps_w_i_and_the_global_model_while_theta_i_learns():
     w_i, theta_i = answered(federation)
     assert equal(w_i, w)
     samples = next(federation.client(0).samples())
-    before, after = (ops.cross_entropy_loss(federation.algorithm.net(model), *samples) for model in (w, theta_i))
+    before, after = (
+        ops.cross_entropy_loss(federation.algorithm.net(model), *samples) for model in (w, theta_i)
+    )
     assert after < before
     federation.step()
     close(federation.server["theta"], w, rtol=1e-6, atol=0)
@@ -79,7 +89,9 @@ def test_eta_lambda_1_makes_w_i_the_personal_model_exactly_after_each_batch():
     for _ in range(3):
         w, v = method(hp).step(w, v, grad)
         assert equal(w, v)
-    w, v = method({**hp, "personal_lr": 0.0}).step(scalar(1e9), scalar(1 / 3), grad)  # far apart: rounding would show
+    w, v = method({**hp, "personal_lr": 0.0}).step(
+        scalar(1e9), scalar(1 / 3), grad
+    )  # far apart: rounding would show
     assert equal(w, v)
 
 
@@ -106,7 +118,9 @@ def test_inner_variable_goes_on_from_batch_to_batch():
     torch.testing.assert_close(v["x"].item(), 3.0 - 0.1 * (3.0 + 2.0 * (3.0 - 1.0)))
 
 
-def test_lambda_0_keeps_w_i_and_theta_i_is_plain_sgd_with_k_repeats_of_each_batch(monkeypatch: pytest.MonkeyPatch):
+def test_lambda_0_keeps_w_i_and_theta_i_is_plain_sgd_with_k_repeats_of_each_batch(
+    monkeypatch: pytest.MonkeyPatch,
+):
     ours = toy("pfedme", {"lam": 0.0, "inner_steps": 3, "personal_lr": 0.05})
     local = toy("local", {"lr": 0.05})
     w_i, theta_i = answered(ours)
@@ -118,7 +132,7 @@ def test_lambda_0_keeps_w_i_and_theta_i_is_plain_sgd_with_k_repeats_of_each_batc
             yield from [batch] * 3
 
     monkeypatch.setattr(Client, "batches", repeated)
-    assert equal(theta_i, local.algorithm.local(local.client(0), {})[1]["theta"])
+    assert equal(theta_i, local.algorithm.client_update(local.client(0), {})[1]["theta"])
 
 
 def test_after_a_round_theta_i_w_i_and_w_differ_and_share_no_storage():
@@ -143,11 +157,15 @@ def test_theta_i_survives_later_downloads_byte_for_byte():
     while federation.select() != (chosen,) and federation.round < 3:
         federation.step()
         message = federation.algorithm.download(federation.server, (chosen,))[chosen]
-        assert equal(federation.algorithm.personal(federation.client(chosen), message), theta_i)
+        assert equal(
+            federation.algorithm.personal_model(federation.client(chosen), message), theta_i
+        )
     assert federation.round > 1
 
 
 def test_weight_decay_acts_in_the_inner_steps():
-    algorithm = method({"inner_steps": 1, "personal_lr": 0.1, "lam": 0.0, "inner_weight_decay": 0.01})
+    algorithm = method(
+        {"inner_steps": 1, "personal_lr": 0.1, "lam": 0.0, "inner_weight_decay": 0.01}
+    )
     _, v = algorithm.step(scalar(1.0), scalar(3.0), quadratic(1.0, 0.0))
     torch.testing.assert_close(v["x"].item(), 3.0 - 0.1 * (3.0 + 0.01 * 3.0))

@@ -2,9 +2,14 @@
 
 import pytest
 
-from pflbench import registry, testing
+from pflbench import testing
+from pflbench.methods import registry
 
-CASES = [pytest.param(check, name, id=f"{check}-{name}") for name in registry.names() for check in testing.names()]
+CASES = [
+    pytest.param(check, name, id=f"{check}-{name}")
+    for name in registry.names()
+    for check in testing.names()
+]
 
 
 @pytest.mark.parametrize("check, name", CASES)

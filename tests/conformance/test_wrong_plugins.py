@@ -14,22 +14,30 @@ WHOLE_KIT = {
     # heads of clients that were trained in another process, or before the stop, are not there
     "state_on_self": (
         "no-state-on-self",
-        "local() changed self.heads",
+        "client_update() changed self.heads",
         {"resume-in-the-middle", "engines-agree"},
     ),
-    "parallel_lists": ("client-order-irrelevant", "key everything by client id, never by position", set()),
+    "parallel_lists": (
+        "client-order-irrelevant",
+        "key everything by client id, never by position",
+        set(),
+    ),
     # the harness hands out copies, so nobody else is hurt
-    "edits_broadcast": ("messages-not-mutated", "local() changed its argument message in place, at 'theta.", set()),
+    "edits_broadcast": (
+        "messages-not-mutated",
+        "client_update() changed its argument message in place, at 'theta.",
+        set(),
+    ),
     # each process has a global generator of its own, and a resumed run starts with a new one
     "global_generator": (
         "no-global-random-generator",
-        "local() (client 0, round 1) drew from the global generator of torch",
+        "client_update() (client 0, round 1) drew from the global generator of torch",
         {"client-order-irrelevant", "resume-in-the-middle", "engines-agree"},
     ),
     # the harness refuses the message, so nothing that plays a round gets anywhere
     "python_float": (
         "messages-are-tensors",
-        "the reply of local() has a float at 'n'",
+        "the reply of client_update() has a float at 'n'",
         set(testing.names()) - {"hyperparameters-have-ranges"},
     ),
 }
@@ -38,15 +46,43 @@ WHOLE_KIT = {
 ONE_CHECK = {
     "counts_downloads": ("evaluation-is-pure", "asked differs by up to 4", "deterministic"),
     "counts_everyone": ("partial-participation", "client 3 never took part", "deterministic"),
-    "default_outside_range": ("hyperparameters-have-ranges", "its default, 0.1, is outside", "deterministic"),
-    "no_deviations": ("docstring-has-its-parts", "lacks Deviations:", "hyperparameters-have-ranges"),
-    "participants_only": ("unseen-client", "KeyError: 0 (participants_only.py, line 20)", "deterministic"),
-    "post_without_model": ("docstring-has-its-parts", "trained() returns no model", "deterministic"),
+    "default_outside_range": (
+        "hyperparameters-have-ranges",
+        "its default, 0.1, is outside",
+        "deterministic",
+    ),
+    "no_deviations": (
+        "docstring-has-its-parts",
+        "lacks Deviations:",
+        "hyperparameters-have-ranges",
+    ),
+    "participants_only": (
+        "unseen-client",
+        "KeyError: 0 (participants_only.py, line 20)",
+        "deterministic",
+    ),
+    "post_without_model": (
+        "docstring-has-its-parts",
+        "trained_model() returns no model",
+        "deterministic",
+    ),
     "reads_the_clock": ("deterministic", "the same run, done twice differ", "one-class-client"),
     "shared_memory": ("private-state-not-aliased", "are the same memory", "no-state-on-self"),
-    "state_in_module": ("no-state-on-self", "aggregate() changed module state_in_module.MOMENTUM", "deterministic"),
-    "too_short_formula": ("measured-bytes-equal-formula", "measured are 259915 (theta 259914, n 1)", "deterministic"),
-    "two_classes_needed": ("one-class-client", "round 1, client 1, local(): ValueError", "one-client-federation"),
+    "state_in_module": (
+        "no-state-on-self",
+        "aggregate() changed module state_in_module.MOMENTUM",
+        "deterministic",
+    ),
+    "too_short_formula": (
+        "measured-bytes-equal-formula",
+        "measured are 259915 (theta 259914, n 1)",
+        "deterministic",
+    ),
+    "two_classes_needed": (
+        "one-class-client",
+        "round 1, client 1, client_update(): ValueError",
+        "one-client-federation",
+    ),
     "unknown_name": ("measured-bytes-equal-formula", "did you mean 'theta'?", "deterministic"),
 }
 
@@ -61,7 +97,9 @@ def test_the_kit_finds(name: str):
     results = {result.name: result for result in testing.checks(path_of(name))}
     assert list(results) == testing.names()
     assert text in results[right].message
-    assert {check for check, result in results.items() if not result.passed} == {right} | consequences
+    assert {check for check, result in results.items() if not result.passed} == {
+        right
+    } | consequences
 
 
 @pytest.mark.parametrize("name", ONE_CHECK)
@@ -113,7 +151,9 @@ def test_an_exception_for_an_unknown_check_is_a_failure(tmp_path: Path):
 
 
 def test_what_cannot_be_checked_is_the_users_mistake(tmp_path: Path):
-    with pytest.raises(UserError, match="unknown check 'deterministc'; did you mean 'deterministic'"):
+    with pytest.raises(
+        UserError, match="unknown check 'deterministc'; did you mean 'deterministic'"
+    ):
         testing.run_check("fedavg", "deterministc")
     with pytest.raises(UserError, match="no plugin file"):
         list(testing.checks(str(tmp_path / "missing.py")))

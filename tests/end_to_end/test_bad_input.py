@@ -12,13 +12,22 @@ import numpy as np
 import pytest
 import torch
 
-TOY = ["--dataset", "synthetic:classes=4,side=8,samples=160", "--model", "mlp", "--width", "8", "--workers", "1"]
+TOY = [
+    "--dataset",
+    "synthetic:classes=4,side=8,samples=160",
+    "--model",
+    "mlp",
+    "--width",
+    "8",
+    "--workers",
+    "1",
+]
 SMALL = [*TOY, "--clients", "4", "--min-samples", "8", "--rounds", "2", "--quiet"]
 PLUGIN = """
-from pflbench.api import Algorithm, Taxonomy
+from pflbench.api import Algorithm
 class Mine(Algorithm):
     title = "Mine"
-    taxonomy = Taxonomy("PFL", "None")
+    family = "None"
 """
 
 Call = Callable[..., tuple[int, str, str]]
@@ -38,7 +47,10 @@ def one_line(code: int, out: str, err: str, said: str) -> None:
         ("", "no algorithm is named; known:"),
         ("fedavg --dataset cifr10", "unknown data set 'cifr10'; did you mean 'cifar10'?"),
         ("fedavg --dataset synthetic:class=3", "bad option 'class=3' of data set 'synthetic'"),
-        ("fedavg --partition dri:0.1", "unknown partition 'dri:0.1'; known: dir:BETA, file:PATH, iid, path:CLASSES"),
+        (
+            "fedavg --partition dri:0.1",
+            "unknown partition 'dri:0.1'; known: dir:BETA, file:PATH, iid, path:CLASSES",
+        ),
         ("fedavg --partition dir:0", "finite number above 0, dir:BETA; given: '0'"),
         ("fedavg --partition dir:-0.5", "finite number above 0"),
         ("fedavg --partition dir:nan", "finite number above 0"),
@@ -57,11 +69,14 @@ def one_line(code: int, out: str, err: str, said: str) -> None:
         ("fedavg --participation 1.5", "participation = 1.5: must be above 0 and at most 1"),
         ("fedavg --participation nan", "participation = nan: must be above 0 and at most 1"),
         ("fedavg --test-fraction 1", "test_fraction must be between 0 and 1"),
-        ("fedavg --samples-per-client 80", "samples_per_client = '80': must be two numbers, as 80-100"),
+        (
+            "fedavg --samples-per-client 80",
+            "samples_per_client = '80': must be two numbers, as 80-100",
+        ),
         ("fedavg --samples-per-client 900-950", "ask for fewer"),
         ("fedavg --overlap", "overlap has a meaning only together with samples_per_client"),
-        ("fedavg --keep 0", "keep must be above 0"),
-        ("fedavg --keep 0.5 --keep-last 5", "keep_last must be 1..4"),
+        ("fedavg --data-fraction 0", "data_fraction must be above 0"),
+        ("fedavg --data-fraction 0.5 --scarce-clients 5", "scarce_clients must be 1..4"),
         ("fedavg --set mu=0.1", "unknown hyperparameter of FedAvg 'mu'; known: batch_size,"),
         ("fedavg --set lr=fast", "hyperparameter lr = 'fast': must be a number"),
         ("fedavg --set epochs=1.5", "hyperparameter epochs = '1.5': must be a whole number"),
@@ -93,7 +108,9 @@ def test_a_mistake_in_a_run_is_told_in_one_line(call: Call, command: str, said: 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 def test_a_device_that_is_not_there(call: Call):
-    one_line(*call("run", "fedavg", *SMALL, "--device", "cuda"), "device 'cuda' cannot be used here")
+    one_line(
+        *call("run", "fedavg", *SMALL, "--device", "cuda"), "device 'cuda' cannot be used here"
+    )
     assert not Path("results").exists()
 
 
@@ -106,7 +123,6 @@ def test_a_device_that_is_not_there(call: Call):
         ("clients = 'ten'", "setting clients = 'ten': must be a whole number"),
         ("test_fraction = [1]", "setting test_fraction = [1]: must be a number"),
         ("hparams = 3", "hparams and scarce must be tables"),
-        ("scarce = {first = 2}", "unknown key of scarce 'first'; known: keep, last"),
         ("[hparams]\nmu = 1", "unknown hyperparameter of FedAvg 'mu'"),
         ("[hparams]\nlr = true\noptimizer = 'x'", "hyperparameter optimizer = 'x': must be one of"),
         ("algorithm = 'fedavgg'", "unknown algorithm 'fedavgg'"),
@@ -127,11 +143,13 @@ def test_a_mistake_in_a_configuration_file(call: Call, content: str | bytes, sai
         ("import missing_package\n", "No module named 'missing_package'"),
         ("x = 1\n", "must define one subclass of pflbench.api.Algorithm; it defines 0"),
         (PLUGIN.replace('    title = "Mine"\n', ""), "mine.py: class Mine has no title"),
-        (PLUGIN.replace("    taxonomy =", "    other ="), "mine.py: class Mine has no taxonomy"),
+        (PLUGIN.replace("    family =", "    other ="), "mine.py: class Mine has no family"),
         (
             "from dataclasses import dataclass\nfrom pflbench.api import Hparams\n"
-            "@dataclass(frozen=True)\nclass Settings(Hparams):\n    mu: float = 1.0\n" + PLUGIN + "    hp: Settings\n",
-            "hyperparameter mu must be declared as setting(default, range, meaning)",
+            "@dataclass(frozen=True)\nclass Settings(Hparams):\n    mu: float = 1.0\n"
+            + PLUGIN
+            + "    hp: Settings\n",
+            "hyperparameter mu must be declared as hparam(default, range, meaning)",
         ),
     ],
 )
@@ -144,23 +162,44 @@ def test_a_mistake_in_a_plugin_names_file_and_line(call: Call, source: str, said
 
 def test_a_plugin_that_is_another_method_than_named(call: Call):
     Path("mine.py").write_text(PLUGIN)
-    one_line(*call("run", "fedavg", "--plugin", "mine.py", *SMALL), "plugin mine.py is the method 'mine', not 'fedavg'")
+    one_line(
+        *call("run", "fedavg", "--plugin", "mine.py", *SMALL),
+        "plugin mine.py is the method 'mine', not 'fedavg'",
+    )
 
 
 def test_missing_data_name_the_command_that_gets_them(call: Call, tmp_path: Path):
     root = tmp_path / "an empty root"
-    words = ["fedavg", "--dataset", "cifar10", "--data-root", str(root), "--rounds", "1", "--workers", "1"]
+    words = [
+        "fedavg",
+        "--dataset",
+        "cifar10",
+        "--data-root",
+        str(root),
+        "--rounds",
+        "1",
+        "--workers",
+        "1",
+    ]
     one_line(*call("run", *words), f"get it with: pflbench data get cifar10 --data-root '{root}'\n")
     assert not Path("results").exists()
     assert not root.exists()
 
 
-@pytest.mark.parametrize("command", ["run fedavg --dataset digits", "data get digits", "data show digits"])
+@pytest.mark.parametrize(
+    "command", ["run fedavg --dataset digits", "data get digits", "data show digits"]
+)
 def test_a_data_root_that_cannot_be_written(call: Call, tmp_path: Path, command: str):
-    (tmp_path / "file").write_text("")  # not a folder: a test that runs as root may write to any folder
-    one_line(*call(*command.split(), "--data-root", str(tmp_path / "file" / "data")), "cannot write to the data folder")
+    (tmp_path / "file").write_text(
+        ""
+    )  # not a folder: a test that runs as root may write to any folder
     one_line(
-        *call(*command.split(), "--data-root", str(tmp_path / "file")), "is a file; name a folder with --data-root"
+        *call(*command.split(), "--data-root", str(tmp_path / "file" / "data")),
+        "cannot write to the data folder",
+    )
+    one_line(
+        *call(*command.split(), "--data-root", str(tmp_path / "file")),
+        "is a file; name a folder with --data-root",
     )
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
@@ -179,10 +218,13 @@ def test_a_download_without_network_is_a_failure_of_one_line(
     def unreachable(*_: object, **__: object) -> None:
         raise OSError("<urlopen error [Errno -3] Temporary failure in name resolution>")
 
-    monkeypatch.setattr("pflbench.vision.fetch", unreachable)
+    monkeypatch.setattr("pflbench.data.torchvision_files.fetch", unreachable)
     code, _, err = call("data", "get", "cifar10", "--data-root", str(tmp_path / "data"))
     assert code == 1
-    assert err.startswith("pflbench: error: could not get data set 'cifar10' into") and err.count("\n") == 1
+    assert (
+        err.startswith("pflbench: error: could not get data set 'cifar10' into")
+        and err.count("\n") == 1
+    )
     assert "name resolution" in err
 
 
@@ -198,7 +240,10 @@ def test_an_output_folder_that_cannot_be_written(call: Call, out: str):
     [
         ({"z": np.zeros(3)}, "has no array x and no array y; its arrays: z"),
         ({"x": np.zeros((9, 8, 8)), "y": np.zeros(9, int)}, "x must be uint8"),
-        ({"x": np.zeros((9, 8, 8), np.uint8), "y": np.zeros(8, int)}, "x has 9 images and y has 8 labels"),
+        (
+            {"x": np.zeros((9, 8, 8), np.uint8), "y": np.zeros(8, int)},
+            "x has 9 images and y has 8 labels",
+        ),
     ],
 )
 def test_a_data_file_with_wrong_arrays(call: Call, arrays: dict[str, np.ndarray], said: str):
@@ -214,12 +259,25 @@ def test_a_data_file_with_wrong_arrays(call: Call, arrays: dict[str, np.ndarray]
         ({"x": [0], "y": [1]}, [], "must be train_0, test_0, train_1, ..."),
         ({"train_0": [0, 999], "test_0": [2]}, [], "has an index outside 0..159"),
         ({"train_0": [0, 1], "test_0": [1]}, [], "client 0 has a sample twice"),
-        ({"train_0": [0, 1], "test_0": [2]}, ["--clients", "3"], "has 1 clients, and 3 are asked for"),
+        (
+            {"train_0": [0, 1], "test_0": [2]},
+            ["--clients", "3"],
+            "has 1 clients, and 3 are asked for",
+        ),
     ],
 )
-def test_a_partition_file_with_wrong_arrays(call: Call, arrays: dict[str, list[int]], options: list[str], said: str):
-    np.savez("mine.npz", allow_pickle=False, **{name: np.array(indices) for name, indices in arrays.items()})
-    one_line(*call("run", "fedavg", *TOY, "--rounds", "1", "--partition", "file:mine.npz", *options), said)
+def test_a_partition_file_with_wrong_arrays(
+    call: Call, arrays: dict[str, list[int]], options: list[str], said: str
+):
+    np.savez(
+        "mine.npz",
+        allow_pickle=False,
+        **{name: np.array(indices) for name, indices in arrays.items()},
+    )
+    one_line(
+        *call("run", "fedavg", *TOY, "--rounds", "1", "--partition", "file:mine.npz", *options),
+        said,
+    )
     assert not Path("results").exists()
 
 
@@ -251,7 +309,7 @@ def test_a_mistake_in_another_command(call: Call, command: str, said: str):
 
 def stopped_run(call: Call, monkeypatch: pytest.MonkeyPatch, *options: str) -> Path:
     """The folder of a run that was stopped after its first round, with a checkpoint."""
-    from pflbench.federation import Federation
+    from pflbench.simulation.federation import Federation
 
     play = Federation.step
 
@@ -263,7 +321,11 @@ def stopped_run(call: Call, monkeypatch: pytest.MonkeyPatch, *options: str) -> P
     with monkeypatch.context() as patch:
         patch.setattr(Federation, "step", step)
         assert call("run", "fedavg", *SMALL, *options)[0] == 130
-    (folder,) = [path.parent for path in Path("results").rglob("checkpoint-*") if f"-s{options[-1]}-" in str(path)]
+    (folder,) = [
+        path.parent
+        for path in Path("results").rglob("checkpoint-*")
+        if f"-s{options[-1]}-" in str(path)
+    ]
     return folder
 
 
@@ -271,14 +333,19 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_a_checkpoint_from_another_configuration_is_refused(call: Call, monkeypatch: pytest.MonkeyPatch):
+def test_a_checkpoint_from_another_configuration_is_refused(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+):
     one, other = (stopped_run(call, monkeypatch, "--seed", seed) for seed in "12")
     for path in one.glob("checkpoint-*"):
         path.unlink()
     (stray,) = other.glob("checkpoint-*")
     shutil.copy(stray, one)
     before = contents(one)
-    one_line(*call("run", "fedavg", *SMALL, "--seed", "1"), f"{stray.name} is of another run, {other.name}")
+    one_line(
+        *call("run", "fedavg", *SMALL, "--seed", "1"),
+        f"{stray.name} is of another run, {other.name}",
+    )
     assert contents(one) == before
 
     (one / "run.json").unlink()
@@ -294,7 +361,10 @@ def test_a_folder_that_holds_another_run_is_refused(call: Call, monkeypatch: pyt
     one, other = (stopped_run(call, monkeypatch, "--seed", seed) for seed in "12")
     shutil.copy(other / "run.json", one)
     before = contents(one)
-    one_line(*call("run", "fedavg", *SMALL, "--seed", "1"), f"holds another run, {other.name}; choose another --out")
+    one_line(
+        *call("run", "fedavg", *SMALL, "--seed", "1"),
+        f"holds another run, {other.name}; choose another --out",
+    )
     assert contents(one) == before
 
 
@@ -324,7 +394,7 @@ def test_the_same_as_a_user_types_it(tmp_path: Path, command: str, said: str):
 
 
 def test_a_failing_method_is_told_in_one_line_and_its_traceback_kept(call: Call):
-    method = PLUGIN + "    def personal(self, client, message):\n        return {}['model']\n"
+    method = PLUGIN + "    def personal_model(self, client, message):\n        return {}['model']\n"
     Path("mine.py").write_text(method)
     code, out, err = call("run", "mine.py", *SMALL)
     (folder,) = [path.parent for path in Path("results/runs").glob("*/run.json")]
@@ -339,7 +409,9 @@ def test_a_diverged_run_is_told_in_one_line_every_time(call: Call):
     for _ in range(2):
         code, out, err = call("run", "fedavg", *SMALL, "--set", "lr=1e38")
         assert (code, out) == (1, "")
-        assert err.startswith("pflbench: error: FedAvg diverged: numbers that are not finite from clients [")
+        assert err.startswith(
+            "pflbench: error: FedAvg diverged: numbers that are not finite from clients ["
+        )
         assert err.count("\n") == 1 and "its records are in results/runs/fedavg-" in err
     code, out, _ = call("run", "fedavg", *SMALL, "--set", "lr=1e38", "--json")
     assert code == 1 and json.loads(out)["status"] == "diverged"

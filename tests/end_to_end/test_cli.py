@@ -13,12 +13,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pflbench import console, testing
+from pflbench import testing
+from pflbench.cli import console
 from pflbench.config import Run
-from pflbench.federation import Federation
-from pflbench.records import Records
+from pflbench.records.run_folder import RunFolder
+from pflbench.simulation.federation import Federation
 
-TOY = ["--dataset", "synthetic:classes=4,side=8,samples=160", "--model", "mlp", "--width", "8", "--min-samples", "8"]
+TOY = [
+    "--dataset",
+    "synthetic:classes=4,side=8,samples=160",
+    "--model",
+    "mlp",
+    "--width",
+    "8",
+    "--min-samples",
+    "8",
+]
 SMALL = [*TOY, "--clients", "4", "--workers", "1"]
 IID = ["--partition", "iid"]
 
@@ -42,18 +52,26 @@ def numbers(folder: Path) -> bytes:
 def test_help_comes_up_at_once():
     def seconds() -> float:
         begin = time.perf_counter()
-        done = subprocess.run([sys.executable, "-m", "pflbench", "--help"], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, "-m", "pflbench", "--help"], capture_output=True, text=True, check=True
+        )
         assert "Usage: pflbench" in done.stdout
         return time.perf_counter() - begin
 
-    assert min(seconds() for _ in range(3)) < 1.0  # 0.2 s on a machine with nothing else to do; 0.5 s is promised
+    assert (
+        min(seconds() for _ in range(3)) < 1.0
+    )  # 0.2 s on a machine with nothing else to do; 0.5 s is promised
 
 
 def test_help_states_the_defaults_that_a_run_has(call: Call):
     pieces = " ".join(fine(call, "run", "--help").split()).split(" --")
     found = [re.fullmatch(r"([a-z-]+) [A-Z]+ .*?\[(.*?)\].*", piece) for piece in pieces]
     shown = {match[1].replace("-", "_"): match[2] for match in found if match}
-    words = {"clients": "20, or as many as file:PATH has", "partition_seed": "the seed", "keep_last": "all"}
+    words = {
+        "clients": "20, or as many as file:PATH has",
+        "partition_seed": "the seed",
+        "scarce_clients": "all",
+    }
     words |= {"max_samples": "no limit", "evaluate_clients": "all"}
     left_out = {"algorithm", "hparams", "samples_per_client", "overlap"}
     for field in dataclasses.fields(Run):
@@ -75,9 +93,7 @@ def test_a_run_prints_plain_lines_and_its_result_and_is_not_done_twice(call: Cal
     line = r"round +\d+/20  accuracy [\d.]+ % \(pre\)  [\d.]+ MB  (\d+:)+\d\d left"
     assert all(re.fullmatch(line, told) for told in progress)
     assert 20 <= len(progress) <= 21 and progress[-1].startswith("round 20/20")
-    result = (
-        r"FedAvg on Synthetic, dir:0.1: [\d.]+ % \+/- [\d.]+ over 4 clients \(pre, round 20\); results/runs/fedavg-\S+"
-    )
+    result = r"FedAvg on Synthetic, dir:0.1: [\d.]+ % \+/- [\d.]+ over 4 clients \(pre, round 20\); results/runs/fedavg-\S+"
     assert re.fullmatch(result, last)
     before = {path: path.stat().st_mtime_ns for path in folder_of(last).iterdir()}
     assert fine(call, *words) == f"already finished: {last}\n"
@@ -101,7 +117,14 @@ def test_lines_come_for_every_twentieth_and_after_ten_seconds(
     lines.start(0, [])
     for number in range(201):
         now += 30.0 if number > 198 else 0.01
-        lines.watch({"round": number, "bytes": {"down": {"theta": 1_000_000}}, "accuracy": {"post": [0.5, None]}}, {})
+        lines.watch(
+            {
+                "round": number,
+                "bytes": {"down": {"theta": 1_000_000}},
+                "accuracy": {"post": [0.5, None]},
+            },
+            {},
+        )
     told = capsys.readouterr().out.splitlines()
     assert [int(line.split()[1].split("/")[0]) for line in told] == [*range(10, 200, 10), 199, 200]
     assert told[0] == "round  10/200  accuracy 50.00 % (post)  11.0 MB  0:02 left"
@@ -109,7 +132,7 @@ def test_lines_come_for_every_twentieth_and_after_ten_seconds(
 
 def test_json_is_all_that_is_on_stdout(call: Call):
     run = json.loads(fine(call, "run", "fedper", *SMALL, "--rounds", "2", "--json"))
-    assert (run["status"], run["round"], run["point"], run["clients"]) == ("done", 2, "pre", 4)
+    assert (run["status"], run["round"], run["point"], run["clients"]) == ("finished", 2, "pre", 4)
     assert json.loads(fine(call, "run", "fedper", *SMALL, "--rounds", "2", "--json")) == run
     methods = {row["name"]: row for row in json.loads(fine(call, "algorithms", "--json"))}
     assert methods["fedavg"]["technique"] == "Standard" and methods["local"]["scored"] == "post"
@@ -120,24 +143,53 @@ def test_json_is_all_that_is_on_stdout(call: Call):
     listed = {row["name"]: row for row in json.loads(fine(call, "data", "list", "--json"))["data"]}
     assert listed["digits"] == {"name": "digits", "title": "Digits", "there": "embedded"}
     assert listed["cifar10"]["there"] == "no" and listed["npz"]["there"] == "npz:PATH"
-    assert json.loads(fine(call, "report", "results/runs", "--json"))["rows"][0]["method"] == "FedPer"
+    assert (
+        json.loads(fine(call, "report", "results/runs", "--json"))["rows"][0]["method"] == "FedPer"
+    )
 
 
 def test_settings_from_a_file_are_overridden_by_options(call: Call):
     Path("run.toml").write_text(
         'algorithm = "fedper"\ndataset = "synthetic:classes=4,side=8,samples=160"\nmodel = "mlp"\nclients = 4\n'
-        "min_samples = 8\nrounds = 3\nscarce = {last = 2, keep = 0.5}\n[hparams]\nlr = 0.5\nepochs = 2\n"
+        "min_samples = 8\nrounds = 3\nscarce_clients = 2\ndata_fraction = 0.5\n[hparams]\nlr = 0.5\nepochs = 2\n"
     )
-    out = fine(call, "run", "--config", "run.toml", "--rounds", "1", "--set", "lr=0.125", "--workers", "1", "--json")
+    out = fine(
+        call,
+        "run",
+        "--config",
+        "run.toml",
+        "--rounds",
+        "1",
+        "--set",
+        "lr=0.125",
+        "--workers",
+        "1",
+        "--json",
+    )
     config = json.loads((Path(json.loads(out)["folder"]) / "run.json").read_text())["config"]
-    assert (config["algorithm"], config["rounds"], config["keep_last"], config["keep"]) == ("fedper", 1, 2, 0.5)
+    assert (
+        config["algorithm"],
+        config["rounds"],
+        config["scarce_clients"],
+        config["data_fraction"],
+    ) == (
+        "fedper",
+        1,
+        2,
+        0.5,
+    )
     assert (config["hparams"]["lr"], config["hparams"]["epochs"]) == (0.125, 2)
 
 
 def test_a_warning_is_one_line(call: Call):
-    code, out, err = call("run", "local", *SMALL, "--rounds", "1", "--samples-per-client", "30-35", "--overlap", *IID)
+    code, out, err = call(
+        "run", "local", *SMALL, "--rounds", "1", "--samples-per-client", "30-35", "--overlap", *IID
+    )
     assert code == 0 and out
-    assert err == "pflbench: warning: overlap: training and test samples of different clients overlap\n"
+    assert (
+        err
+        == "pflbench: warning: overlap: training and test samples of different clients overlap\n"
+    )
 
 
 def test_a_changed_plugin_is_warned_of(call: Call):
@@ -147,13 +199,16 @@ def test_a_changed_plugin_is_warned_of(call: Call):
     written.write_text(written.read_text() + "\n")
     code, out, err = call(*words)
     assert code == 0 and out.startswith("already finished")
-    assert err == f"pflbench: warning: the plugin has changed since {folder} was begun; --fresh starts anew\n"
+    assert (
+        err
+        == f"pflbench: warning: the plugin has changed since {folder} was begun; --fresh starts anew\n"
+    )
     assert "already" not in fine(call, *words, "--fresh")
 
 
 def interrupted_at(moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C in the fourth call of a function; in the fourth round for `append`, which comes twice in a round."""
-    owner: type = {"append": Records, "save": Records}.get(moment, Federation)
+    owner: type = {"append": RunFolder, "save": RunFolder}.get(moment, Federation)
     number = 8 if moment == "append" else 4
     whole = getattr(owner, moment)
     calls = []
@@ -171,7 +226,17 @@ def interrupted_at(moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_ctrl_c_at_any_moment_of_a_round_then_resumed_equals_the_unbroken_run(
     call: Call, monkeypatch: pytest.MonkeyPatch, moment: str
 ):
-    words = ["run", "fedper", *SMALL, "--rounds", "12", "--checkpoint-every", "2", "--participation", "0.5"]
+    words = [
+        "run",
+        "fedper",
+        *SMALL,
+        "--rounds",
+        "12",
+        "--checkpoint-every",
+        "2",
+        "--participation",
+        "0.5",
+    ]
     whole = folder_of(fine(call, *words, "--out", "whole"))
     with monkeypatch.context() as patch:
         interrupted_at(moment, patch)
@@ -191,16 +256,34 @@ def test_ctrl_c_before_the_first_round_starts_again(call: Call, monkeypatch: pyt
     with monkeypatch.context() as patch:
         patch.setattr(Federation, "start", stop)
         code, _, err = call("run", "fedper", *SMALL, "--rounds", "2")
-    assert (code, err) == (130, "stopped before the end of the first round; the same command starts again\n")
+    assert (code, err) == (
+        130,
+        "stopped before the end of the first round; the same command starts again\n",
+    )
     assert "FedPer on" in fine(call, "run", "fedper", *SMALL, "--rounds", "2")
 
 
-def test_signals_to_a_process_which_is_resumed_each_time_and_equals_the_unbroken_run(call: Call, tmp_path: Path):
-    words = ["run", "fedavg", *TOY, "--clients", "4", "--rounds", "80", "--out", "broken", "--workers"]
+def test_signals_to_a_process_which_is_resumed_each_time_and_equals_the_unbroken_run(
+    call: Call, tmp_path: Path
+):
+    words = [
+        "run",
+        "fedavg",
+        *TOY,
+        "--clients",
+        "4",
+        "--rounds",
+        "80",
+        "--out",
+        "broken",
+        "--workers",
+    ]
     done = 0
     for sent, code, workers in [(signal.SIGINT, 130, "2"), (signal.SIGTERM, 143, "1")]:
         command = [sys.executable, "-m", "pflbench", *words, workers]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         assert process.stdout is not None
         told = [next(line for line in process.stdout if re.match(r"round +[1-9]|Fed", line))]
         process.send_signal(sent)
@@ -212,11 +295,21 @@ def test_signals_to_a_process_which_is_resumed_each_time_and_equals_the_unbroken
         done = status["round"]
     resumed = fine(call, *words, "1")
     assert resumed.startswith(f"resuming after round {done} of 80\n")
-    assert numbers(folder_of(resumed)) == numbers(folder_of(fine(call, *words, "1", "--out", "whole")))
+    assert numbers(folder_of(resumed)) == numbers(
+        folder_of(fine(call, *words, "1", "--out", "whole"))
+    )
 
 
 def test_a_partition_is_shown_exported_and_used_again(call: Call):
-    options = ["synthetic:classes=4,side=8,samples=160", "--partition", "path:2", "--clients", "5", "--seed", "3"]
+    options = [
+        "synthetic:classes=4,side=8,samples=160",
+        "--partition",
+        "path:2",
+        "--clients",
+        "5",
+        "--seed",
+        "3",
+    ]
     out = fine(call, "data", "show", *options, "--out", "picture.png")
     assert re.search(r"^classes +2 +2.0 +2$", out, re.MULTILINE)
     (digest,) = re.findall(r"digest (\w{16}); drawn in picture.png", out)
@@ -225,7 +318,18 @@ def test_a_partition_is_shown_exported_and_used_again(call: Call):
     assert counts.shape == (5, 4) and ((counts > 0).sum(1) == 2).all()
 
     assert f"digest {digest}" in fine(call, "data", "export", *options, "split.npz")
-    out = fine(call, "run", "local", *TOY, "--partition", "file:split.npz", "--rounds", "1", "--workers", "1")
+    out = fine(
+        call,
+        "run",
+        "local",
+        *TOY,
+        "--partition",
+        "file:split.npz",
+        "--rounds",
+        "1",
+        "--workers",
+        "1",
+    )
     about = json.loads((folder_of(out) / "run.json").read_text())
     assert about["config"]["clients"] == 5 and about["partition"]["digest"] == digest
     same = fine(call, "run", "local", *TOY, *options[1:], "--rounds", "1", "--workers", "1")
@@ -233,7 +337,9 @@ def test_a_partition_is_shown_exported_and_used_again(call: Call):
 
 
 def test_data_that_are_there_are_not_fetched(call: Call):
-    assert fine(call, "data", "get", "digits").startswith("Digits is there already: 1797 images of 10 classes")
+    assert fine(call, "data", "get", "digits").startswith(
+        "Digits is there already: 1797 images of 10 classes"
+    )
 
 
 def filled_in(path: Path) -> Path:
@@ -247,9 +353,14 @@ def filled_in(path: Path) -> Path:
     return path
 
 
-def test_a_new_method_says_what_is_left_then_passes_the_check_and_equals_fedavg(call: Call, tmp_path: Path):
+def test_a_new_method_says_what_is_left_then_passes_the_check_and_equals_fedavg(
+    call: Call, tmp_path: Path
+):
     told = fine(call, "new", "FedMine")
-    assert told == "fedmine.py: fill in the three lines marked in it, then: pflbench check fedmine.py\n"
+    assert (
+        told
+        == "fedmine.py: fill in the three lines marked in it, then: pflbench check fedmine.py\n"
+    )
     code, _, err = call("run", "fedmine.py", *SMALL, "--rounds", "2")
     assert code == 1 and "fill in line 3 of 3 in fedmine.py" in err
     filled_in(Path("fedmine.py"))
@@ -271,7 +382,10 @@ def test_where_a_new_method_goes_and_that_nothing_is_overwritten(call: Call, tmp
     fine(call, "new", "my_method", "--out", "elsewhere")
     Path("elsewhere/my_method.py").write_text("mine")
     code, _, err = call("new", "my_method", "--out", "elsewhere")
-    assert (code, err) == (2, "pflbench: error: elsewhere/my_method.py is there already and is not overwritten\n")
+    assert (code, err) == (
+        2,
+        "pflbench: error: elsewhere/my_method.py is there already and is not overwritten\n",
+    )
     assert Path("elsewhere/my_method.py").read_text() == "mine"
 
 
@@ -286,28 +400,44 @@ def test_a_check_that_fails_and_one_that_is_declared(call: Call, monkeypatch: py
     code, out, _ = call("check", "fedavg")
     lines = [line.split() for line in out.splitlines()]
     assert code == 1
-    assert [line[:2] for line in lines[:3]] == [["ok", first], ["expected", second], ["FAIL", third]]
-    assert out.splitlines()[1].endswith("it cannot") and out.splitlines()[2].endswith("client 3 differs")
+    assert [line[:2] for line in lines[:3]] == [
+        ["ok", first],
+        ["expected", second],
+        ["FAIL", third],
+    ]
+    assert out.splitlines()[1].endswith("it cannot") and out.splitlines()[2].endswith(
+        "client 3 differs"
+    )
     assert out.splitlines()[3] == "1 ok, 1 expected, 1 FAIL"
     code, out, _ = call("check", "fedavg", "--json")
     assert code == 1 and [row["outcome"] for row in json.loads(out)] == ["ok", "expected", "FAIL"]
 
 
-def test_a_broken_method_does_not_hide_the_others(call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_a_broken_method_does_not_hide_the_others(
+    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
     import pflbench.algorithms
 
     (tmp_path / "plugins").mkdir()
     (tmp_path / "plugins" / "brokenone.py").write_text("1 / 0\n")
-    monkeypatch.setattr(pflbench.algorithms, "__path__", [*pflbench.algorithms.__path__, str(tmp_path / "plugins")])
+    monkeypatch.setattr(
+        pflbench.algorithms, "__path__", [*pflbench.algorithms.__path__, str(tmp_path / "plugins")]
+    )
     code, out, err = call("algorithms")
-    assert code == 0 and re.search(r"^fedavg +FedAvg +FL +Standard +no +no +pre$", out, re.MULTILINE)
-    assert err.startswith("pflbench: warning: plugin algorithms/brokenone.py cannot be imported: ZeroDivisionError")
+    assert code == 0 and re.search(
+        r"^fedavg +FedAvg +FL +Standard +no +no +pre$", out, re.MULTILINE
+    )
+    assert err.startswith(
+        "pflbench: warning: plugin algorithms/brokenone.py cannot be imported: ZeroDivisionError"
+    )
 
 
 def test_a_method_is_shown_in_full(call: Call):
     out = fine(call, "algorithms", "show", "FedPer")
     assert out.startswith("fedper: FedPer (Arivazhagan et al.")
     assert re.search(r"^down +phi. \[phi numbers of 4 bytes\]$", out, re.MULTILINE)
-    assert re.search(r"^scored +pre: the new global base with the client's own head", out, re.MULTILINE)
+    assert re.search(
+        r"^scored +pre: the new global base with the client's own head", out, re.MULTILINE
+    )
     assert re.search(r"^deviations +none.$", out, re.MULTILINE)
     assert re.search(r"^lr +0.01 +0.0001 .. 1.0 +eta, learning rate", out, re.MULTILINE)

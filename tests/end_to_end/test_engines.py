@@ -7,17 +7,22 @@ from pathlib import Path
 import pytest
 
 import pflbench
-from pflbench import config, engine, rounds
+from pflbench import config
 from pflbench.errors import RunFailed
-from pflbench.federation import Federation
+from pflbench.simulation import engine, runner
+from pflbench.simulation.federation import Federation
 from pflbench.testing import TOY
 
 DIGITS = {"dataset": "digits", "partition": "dir:0.1", "rounds": 20}
 
 
 @pytest.mark.parametrize(("settings", "workers"), [(DIGITS, 2), (TOY, 3)], ids=["digits", "toy"])
-def test_fedcosr_is_byte_for_byte_the_same_with_one_worker_and_with_more(tmp_path, settings, workers):
-    runs = [pflbench.run("fedcosr", out=tmp_path / str(w), workers=w, **settings) for w in (1, workers)]
+def test_fedcosr_is_byte_for_byte_the_same_with_one_worker_and_with_more(
+    tmp_path, settings, workers
+):
+    runs = [
+        pflbench.run("fedcosr", out=tmp_path / str(w), workers=w, **settings) for w in (1, workers)
+    ]
     first, other = ((result.folder / "rounds.jsonl").read_bytes() for result in runs)
     assert first == other
     assert len(first.splitlines()) == settings["rounds"] + 1
@@ -26,18 +31,18 @@ def test_fedcosr_is_byte_for_byte_the_same_with_one_worker_and_with_more(tmp_pat
 PLUGIN = '''
 """Broken: fails in its second round at client 2."""
 import os, signal
-from pflbench.api import Algorithm, Taxonomy
+from pflbench.api import Algorithm
 from pflbench.ops import weighted_mean
 class Broken(Algorithm):
     title = "Broken"
-    taxonomy = Taxonomy("FL", "none")
-    def local(self, client, message):
+    family = "none"
+    def client_update(self, client, message):
         if client.round == 1 and client.id == 2:
             {line}
         return {{"theta": message["theta"], "n": client.n}}, {{}}
     def aggregate(self, server, replies):
         return {{"theta": weighted_mean(replies, "theta")}}
-    def personal(self, client, message):
+    def personal_model(self, client, message):
         return message["theta"]
 '''
 
@@ -67,12 +72,14 @@ def test_reply_that_is_no_tensor_is_told(tmp_path, workers):
 
 def test_death_of_a_worker_is_told_with_its_place(tmp_path):
     path = plugin(tmp_path, "os.kill(os.getpid(), signal.SIGKILL)")
-    with pytest.raises(RunFailed, match=r"worker process died \(out of memory\?\) in round 2, client 2, local\(\)"):
+    with pytest.raises(
+        RunFailed, match=r"worker process died \(out of memory\?\) in round 2, client 2, local\(\)"
+    ):
         pflbench.run(path, out=tmp_path / "out", workers=2, **TOY)
 
 
 def test_longest_client_goes_first():
-    setup = rounds.prepare(config.make("fedavg", TOY, {}))
+    setup = runner.prepare(config.make("fedavg", TOY, {}))
     machinery = engine.Processes(setup, 1)
     order = []
     receive = machinery._receive
@@ -86,7 +93,7 @@ def test_longest_client_goes_first():
 
 
 def test_workers_end_with_the_engine():
-    setup = rounds.prepare(config.make("fedavg", TOY, {}))
+    setup = runner.prepare(config.make("fedavg", TOY, {}))
     machinery = engine.Processes(setup, 2)
     pids = [process.pid for process in machinery.workers.values()]
     machinery.close()

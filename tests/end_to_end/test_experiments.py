@@ -17,8 +17,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pflbench import cli, experiment, plan, registry
-from pflbench.plan import Plan, Planned
+from pflbench.cli import main as cli
+from pflbench.methods import registry
+from pflbench.records import plan
+from pflbench.records.plan import Plan, Planned
+from pflbench.sweep import experiment
 
 ROOT = Path(__file__).resolve().parents[2]
 Call = Callable[..., tuple[int, str, str]]
@@ -27,11 +30,17 @@ Call = Callable[..., tuple[int, str, str]]
 RUNS = {
     "main": (22 * 6 * 5, 22 * 6 * 5),  # three data sets, practical and pathological
     "efficiency": (22 * 6 * 5, 22 * 6 * 5),
-    "scalability": (22 * 6 * 5, 22 * 6 * 5),  # 100 clients twice, beta twice, classes of a client twice
+    "scalability": (
+        22 * 6 * 5,
+        22 * 6 * 5,
+    ),  # 100 clients twice, beta twice, classes of a client twice
     "fairness": (5 * 1 * 5, 5 * 1 * 5),
     "scarcity": (22 * 2 * 5 * 5, 22 * 2 * 5 * 5),  # two partitions, five fractions
     "sensitivity": ((5 + 4) * 5, (5 + 4 - 1) * 5),  # b and alpha; b = 16 and alpha = 1 is one run
-    "ablation": (6 * 6 * 5, 6 * 6 * 5),  # the whole and five without a part, at the settings of main
+    "ablation": (
+        6 * 6 * 5,
+        6 * 6 * 5,
+    ),  # the whole and five without a part, at the settings of main
     "weighting": ((5 + 1 + 5) * 5, (5 + 1 + 5) * 5),  # tau fixed, linear, by gamma
     "representations": (5 * 2, 5 * 2),
     "distributions": (6 + 6, 6 + 6),  # the partitions of main and scalability
@@ -44,8 +53,16 @@ RUNS = {
     "reference-scarcity": (22 * 7, 22 * 7),
     "reference-weighting": (11 * 3, 11 * 3),
 }
-SEEDS = {"representations": 1, "distributions": 1, "quickstart": 1, "digits": 3, "reference-scarcity": 1}
-SEEDS |= {name: 3 for name in RUNS if name.startswith("reference") and name not in SEEDS}  # of the others: 5
+SEEDS = {
+    "representations": 1,
+    "distributions": 1,
+    "quickstart": 1,
+    "digits": 3,
+    "reference-scarcity": 1,
+}
+SEEDS |= {
+    name: 3 for name in RUNS if name.startswith("reference") and name not in SEEDS
+}  # of the others: 5
 
 ON_SAMPLES = [name for name in RUNS if name.startswith("reference")]
 ALL_METHODS = ["main", "efficiency", "scalability", "scarcity", "quickstart", "digits"]
@@ -53,13 +70,21 @@ ALL_METHODS += ["reference", "reference-same", "reference-scarcity"]
 TWO_METHODS = [*ALL_METHODS, "distributions", "representations"]  # at the smoke scale
 ONE_SETTING = ["ablation", "fairness", "sensitivity", "weighting"]
 ONE_SETTING += ["reference-ablation", "reference-fairness", "reference-weighting"]
-LEFT_OUT = ("keep=0.1", "keep=0.15", "keep=0.2")  # between the least and the most scarce
+LEFT_OUT = (
+    "data_fraction=0.1",
+    "data_fraction=0.15",
+    "data_fraction=0.2",
+)  # between the least and the most scarce
 CLASSES = {  # of CIFAR-10, EMNIST and CIFAR-100; of the others: 10
     **{name: {10, 47, 100} for name in ("main", "efficiency", "ablation", "distributions")},
     "scalability": {10, 100},
     "reference": {10, 47, 100},
 }
-SAMPLES = {"cifar10": 10, "emnist47": 47, "cifar100": 100}  # files that the reference experiments ask for
+SAMPLES = {
+    "cifar10": 10,
+    "emnist47": 47,
+    "cifar100": 100,
+}  # files that the reference experiments ask for
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -81,7 +106,10 @@ def planned(name: str, scale: str = "paper") -> Plan:
 
 
 def places(name: str) -> set[tuple[str, str, int]]:
-    return {tuple(run.config[key] for key in ("dataset", "partition", "clients")) for run in planned(name).runs}
+    return {
+        tuple(run.config[key] for key in ("dataset", "partition", "clients"))
+        for run in planned(name).runs
+    }
 
 
 def test_every_file_of_the_folder_is_in_the_table_and_has_a_title():
@@ -98,7 +126,9 @@ def test_an_experiment_has_the_runs_of_the_paper(name: str):
     assert {run.config["seed"] for run in found.runs} == set(range(SEEDS.get(name, 5)))
 
 
-@pytest.mark.parametrize("name, table", [("main", "main"), ("scalability", "scalability_heterogeneity")])
+@pytest.mark.parametrize(
+    "name, table", [("main", "main"), ("scalability", "scalability_heterogeneity")]
+)
 def test_methods_and_settings_are_those_of_the_published_table(name: str, table: str):
     with (ROOT / "results/paper/accuracy.csv").open() as file:
         rows = [row for row in csv.DictReader(file) if row["table"] == table]
@@ -113,7 +143,9 @@ def test_methods_and_settings_are_those_of_the_published_table(name: str, table:
 
 
 def test_half_of_a_hundred_clients_take_part_and_all_of_twenty():
-    shares = {(run.config["clients"], run.config["participation"]) for run in planned("scalability").runs}
+    shares = {
+        (run.config["clients"], run.config["participation"]) for run in planned("scalability").runs
+    }
     assert shares == {(100, 0.5), (20, 1.0)}
 
 
@@ -122,17 +154,23 @@ def test_distributions_are_those_of_main_and_scalability():
 
 
 def test_experiments_share_their_runs():
-    main, ablation, weighting = (set(planned(name).unique()) for name in ("main", "ablation", "weighting"))
+    main, ablation, weighting = (
+        set(planned(name).unique()) for name in ("main", "ablation", "weighting")
+    )
     assert main == set(planned("efficiency").unique())
     assert len(main & ablation) == 6 * 5  # FedCoSR as it is
     assert len(main & weighting) == 5  # gamma = 0.8
-    assert len(ablation & weighting) == 3 * 5  # the same, and tau = 0 and tau = 1 at one of the six settings
+    assert (
+        len(ablation & weighting) == 3 * 5
+    )  # the same, and tau = 0 and tau = 1 at one of the six settings
 
 
 def test_the_page_has_the_right_numbers(tmp_path: Path):
     page = (ROOT / "docs/experiments.md").read_text()
     table = re.findall(r"^\| `([\w-]+)` \| .* \| (\d+) \|$", page, re.MULTILINE)
-    assert {name: int(number) for name, number in table} == {name: unique for name, (_, unique) in RUNS.items()}
+    assert {name: int(number) for name, number in table} == {
+        name: unique for name, (_, unique) in RUNS.items()
+    }
     (tmp_path / "example.toml").write_text(page.partition("```toml\n")[2].partition("```")[0])
     assert len(planned(str(tmp_path / "example.toml")).unique()) == 3 * 5 * 3 * 3
     assert "= 135 runs" in page
@@ -150,7 +188,11 @@ def test_the_page_has_the_right_scales():
 def done(*words: str) -> str:
     """What a command prints that must succeed."""
     out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.raises(SystemExit) as end:
+    with (
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        pytest.raises(SystemExit) as end,
+    ):
         cli.main(words)
     assert (end.value.code, err.getvalue()) == (0, "")
     return out.getvalue()
@@ -163,7 +205,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     out = tmp_path_factory.mktemp("sweep")
     how = ["--scale", "smoke", "--out", str(out), "--jobs", "2", "--quiet"]
-    done("sweep", *TWO_METHODS, *how, "--only", "local,fedcosr", *(f"--exclude={keep}" for keep in LEFT_OUT))
+    done(
+        "sweep",
+        *TWO_METHODS,
+        *how,
+        "--only",
+        "local,fedcosr",
+        *(f"--exclude={keep}" for keep in LEFT_OUT),
+    )
     one = ["--only", "partition=dir:0.1", "--exclude", "dataset=*classes=47*,*classes=100*"]
     done("sweep", *ONE_SETTING, *how, *one)
     return out
@@ -182,20 +231,30 @@ def stored(folder: Path, name: str) -> list[tuple[Planned, dict[str, Any]]]:
 @pytest.mark.parametrize("name", RUNS)
 def test_an_experiment_runs_at_the_smoke_scale(folder: Path, name: str):
     found, whole = stored(folder, name), planned(name, "smoke").runs
-    assert {run.setting for run, _ in found} == {run.setting for run in whole if not run.setting.endswith(LEFT_OUT)}
+    assert {run.setting for run, _ in found} == {
+        run.setting for run in whole if not run.setting.endswith(LEFT_OUT)
+    }
     assert {run.variant for run, _ in found} == {run.variant for run in whole}
     methods = {run.config["algorithm"] for run, _ in found}
     assert len(methods) == (2 if name in ALL_METHODS else 5 if name.endswith("fairness") else 1)
     assert {about["data"]["classes"] for _, about in found} == CLASSES.get(name, {10})
     for run, about in found:
-        events = [json.loads(line)["event"] for line in (folder / run.id / "tries.jsonl").read_text().splitlines()]
-        assert events == ["begun", "done"], run.name  # also where several experiments have it
-        assert json.loads((folder / run.id / "status.json").read_text())["status"] == "done"
-        assert (about["scale"], about["config"]["rounds"]) == ("smoke", 1 if name == "distributions" else 2)
+        events = [
+            json.loads(line)["event"]
+            for line in (folder / run.id / "attempts.jsonl").read_text().splitlines()
+        ]
+        assert events == ["started", "finished"], run.name  # also where several experiments have it
+        assert json.loads((folder / run.id / "status.json").read_text())["status"] == "finished"
+        assert (about["scale"], about["config"]["rounds"]) == (
+            "smoke",
+            1 if name == "distributions" else 2,
+        )
         if name in ON_SAMPLES:
             assert re.fullmatch(r"(cifar10|emnist47|cifar100)-sample\.npz", about["data"]["title"])
         else:
-            assert about["data"]["title"] == ("Digits" if name in ("quickstart", "digits") else "Synthetic")
+            assert about["data"]["title"] == (
+                "Digits" if name in ("quickstart", "digits") else "Synthetic"
+            )
         assert max(about["partition"]["n_test"]) == 24 // 4
 
 
@@ -203,7 +262,7 @@ def test_scarce_clients_have_their_fraction_of_eighteen_samples(folder: Path):
     for _, about in stored(folder, "fairness"):
         assert about["partition"]["n_train"] == [18] * 15 + [2] * 5
     for run, about in stored(folder, "scarcity"):
-        left = {0.05: 1, 0.25: 4}[run.config["keep"]]  # 0.9 and 4.5, rounded
+        left = {0.05: 1, 0.25: 4}[run.config["data_fraction"]]  # 0.9 and 4.5, rounded
         assert about["partition"]["n_train"] == [left] * 20
         assert about["partition"]["n_test"] == [6] * 20
 
@@ -220,8 +279,10 @@ def test_representations_of_all_test_samples_are_stored(folder: Path):
 def test_all_runs_are_in_the_report(folder: Path):
     report = json.loads(done("report", str(folder), "--only", "tables", "--json"))
     assert len(report["rows"]) == len(list(folder.glob("*/run.json")))
-    assert {(row["status"], *row["seeds"]) for row in report["rows"]} == {("done", 0)}
-    assert {f"{name}-smoke" for name in RUNS} <= {Path(path).parent.name for path in report["written"]}
+    assert {(row["status"], *row["seeds"]) for row in report["rows"]} == {("finished", 0)}
+    assert {f"{name}-smoke" for name in RUNS} <= {
+        Path(path).parent.name for path in report["written"]
+    }
     assert all(Path(path).stat().st_size for path in report["written"])
 
 
@@ -238,7 +299,10 @@ def test_a_dry_run_without_the_data_counts_and_says_how_to_get_them(call: Call, 
     *_, count, why = out.splitlines()
     assert count == "25 runs at scale paper, 0 of them done"
     get = f"pflbench data get cifar10 --data-root {tmp_path}/none"
-    assert why == f"no estimate of the time: data set 'cifar10' is not in {tmp_path}/none; get it with: {get}"
+    assert (
+        why
+        == f"no estimate of the time: data set 'cifar10' is not in {tmp_path}/none; get it with: {get}"
+    )
     listed = json.loads(call(*words, "--json")[1])
     assert listed["experiments"] == ["fairness"]
     assert [run["seconds"] for run in listed["runs"]] == [None] * 25
@@ -246,14 +310,24 @@ def test_a_dry_run_without_the_data_counts_and_says_how_to_get_them(call: Call, 
 
 
 def test_a_dry_run_with_the_data_estimates(call: Call, tmp_path: Path):
-    words = ["sweep", "quickstart", "--scale", "smoke", "--dry-run", "--only", "local", "--jobs", "1"]
+    words = [
+        "sweep",
+        "quickstart",
+        "--scale",
+        "smoke",
+        "--dry-run",
+        "--only",
+        "local",
+        "--jobs",
+        "1",
+    ]
     code, out, err = call(*words)
     assert (code, err) == (0, "")
     *_, count, time = out.splitlines()
     assert count == "2 runs at scale smoke, 0 of them done"
     assert re.match(r"about (\d+:)+\d\d with 1 jobs", time)
     runs = json.loads(call(*words, "--json")[1])["runs"]
-    assert [(run["done"], run["seconds"] > 0) for run in runs] == [(False, True)] * 2
+    assert [(run["finished"], run["seconds"] > 0) for run in runs] == [(False, True)] * 2
     assert list(tmp_path.iterdir()) == []
 
 
@@ -264,7 +338,9 @@ def test_a_file_of_ones_own_is_found_by_path_and_includes_what_ships(call: Call,
     assert (code, listed["experiments"]) == (0, ["mine"])
     configs = [run["config"] for run in listed["runs"]]
     assert {config["seed"] for config in configs} == {3, 7}
-    assert {(config["dataset"], config["keep"], config["keep_last"]) for config in configs} == {("cifar10", 0.1, 4)}
+    assert {
+        (config["dataset"], config["data_fraction"], config["scarce_clients"]) for config in configs
+    } == {("cifar10", 0.1, 4)}
     assert len(configs) == 5 * 2
 
 
@@ -281,7 +357,12 @@ def test_the_experiments_of_an_installed_wheel_are_found_by_name(tmp_path: Path)
     )
     env = {**os.environ, "PYTHONPATH": str(tmp_path / "site"), "PYTHONDONTWRITEBYTECODE": "1"}
     told = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert told.stdout.splitlines()[0] == str(tmp_path / "site/pflbench/experiments")
     assert "12 runs at scale paper" in told.stdout

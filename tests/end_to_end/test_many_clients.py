@@ -15,15 +15,16 @@ from typing import Any
 import pytest
 import torch
 
-from pflbench import config, rounds
-from pflbench.engine import Serial
+from pflbench import config
 from pflbench.errors import RunFailed
-from pflbench.federation import Federation
-from pflbench.launch import task
-from pflbench.launch.task import Task
-from pflbench.records import Records
+from pflbench.records.run_folder import RunFolder
 from pflbench.rng import stream
-from pflbench.states import States
+from pflbench.simulation import runner
+from pflbench.simulation.client_states import ClientStates
+from pflbench.simulation.engine import Serial
+from pflbench.simulation.federation import Federation
+from pflbench.sweep.launchers import task
+from pflbench.sweep.launchers.task import Task
 from pflbench.testing import TOY, toy
 from pflbench.testing.problem import toy_setup
 
@@ -42,8 +43,8 @@ Call = Callable[..., tuple[int, str, str]]
 
 def run(out: Path, memory: float = 2.0, **how: Any) -> Path:
     """A whole run, or the rest of it; its folder."""
-    setup = rounds.prepare(config.make("ditto", SETTINGS, {}), "ditto")
-    return rounds.execute(setup, out, checkpoint_every=2, state_memory=memory, **how).folder
+    setup = runner.prepare(config.make("ditto", SETTINGS, {}), "ditto")
+    return runner.execute(setup, out, checkpoint_every=2, state_memory=memory, **how).folder
 
 
 def numbers(out: Path) -> bytes:
@@ -59,7 +60,7 @@ def lines(out: Path) -> int:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The records of a run of a federation without files."""
     federation = toy("ditto", **SETTINGS)
-    records = Records(tmp_path_factory.mktemp("whole") / "run", "run")
+    records = RunFolder(tmp_path_factory.mktemp("whole") / "run", "run")
     records.open({"code": {"plugin": ""}})
     records.append("rounds.jsonl", federation.start()[0])
     for _ in range(20):
@@ -82,17 +83,26 @@ def test_where_states_are_kept_changes_no_number(tmp_path, whole, memory):
 
 
 def test_a_checkpoint_holds_the_states_that_changed_lately_and_names_the_rest(tmp_path):
-    many = {**SETTINGS, "dataset": "synthetic:classes=4,side=8,samples=400", "clients": 24, "participation": 2 / 24}
+    many = {
+        **SETTINGS,
+        "dataset": "synthetic:classes=4,side=8,samples=400",
+        "clients": 24,
+        "participation": 2 / 24,
+    }
     held: list[list[type]] = []
 
     def watch(record: Any, timing: Any) -> None:
         for path in sorted(tmp_path.glob("*/checkpoint-*.pt"))[-1:]:
-            held.append([type(one) for one in torch.load(path, weights_only=True)["clients"].values()])
+            held.append(
+                [type(one) for one in torch.load(path, weights_only=True)["clients"].values()]
+            )
 
-    setup = rounds.prepare(config.make("ditto", many, {}), "ditto")
-    rounds.execute(setup, tmp_path, checkpoint_every=2, watch=watch)
+    setup = runner.prepare(config.make("ditto", many, {}), "ditto")
+    runner.execute(setup, tmp_path, checkpoint_every=2, watch=watch)
     assert len(held[-1]) > 16
-    assert all(0 < each.count(dict) <= 8 for each in held)  # of two clients a round, since the last checkpoint but one
+    assert all(
+        0 < each.count(dict) <= 8 for each in held
+    )  # of two clients a round, since the last checkpoint but one
 
 
 class Killed(BaseException):
@@ -158,7 +168,9 @@ def test_killed_processes_resume_with_other_budgets_and_equal_the_unbroken_run(t
     assert numbers(tmp_path) == whole
 
 
-def broken_off(out: Path, monkeypatch: pytest.MonkeyPatch, owner: type, name: str, call: int) -> Path:
+def broken_off(
+    out: Path, monkeypatch: pytest.MonkeyPatch, owner: type, name: str, call: int
+) -> Path:
     """A run without memory for states that Ctrl-C stopped when something was called for the n-th time."""
     function, calls = getattr(owner, name), []
 
@@ -178,9 +190,16 @@ def broken_off(out: Path, monkeypatch: pytest.MonkeyPatch, owner: type, name: st
 
 @pytest.mark.parametrize(
     "owner, name, call",
-    [(States, "_write", 25), (States, "_read", 25), (States, "settle", 4), (Records, "_forget_states", 4)],
+    [
+        (ClientStates, "_write", 25),
+        (ClientStates, "_read", 25),
+        (ClientStates, "settle", 4),
+        (RunFolder, "_forget_states", 4),
+    ],
 )
-def test_ctrl_c_among_the_states_then_resumed_equals_the_unbroken_run(tmp_path, monkeypatch, whole, owner, name, call):
+def test_ctrl_c_among_the_states_then_resumed_equals_the_unbroken_run(
+    tmp_path, monkeypatch, whole, owner, name, call
+):
     folder = broken_off(tmp_path, monkeypatch, owner, name, call)
     assert json.loads((folder / "status.json").read_text())["round"] >= 4
     run(tmp_path)
@@ -188,10 +207,13 @@ def test_ctrl_c_among_the_states_then_resumed_equals_the_unbroken_run(tmp_path, 
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_lost_state_file_falls_back_to_the_checkpoint_before_or_the_start(tmp_path, monkeypatch, whole, shared):
+def test_lost_state_file_falls_back_to_the_checkpoint_before_or_the_start(
+    tmp_path, monkeypatch, whole, shared
+):
     folder = broken_off(tmp_path, monkeypatch, Federation, "step", 12)
     named = [
-        {*torch.load(path, weights_only=True)["clients"].values()} for path in sorted(folder.glob("checkpoint-*.pt"))
+        {*torch.load(path, weights_only=True)["clients"].values()}
+        for path in sorted(folder.glob("checkpoint-*.pt"))
     ]
     lost = min(named[1] & named[0] if shared else named[1] - named[0])
     (folder / "states" / lost).unlink()
@@ -204,13 +226,17 @@ def test_lost_state_file_falls_back_to_the_checkpoint_before_or_the_start(tmp_pa
     assert numbers(tmp_path) == whole
 
 
-def test_state_file_that_is_lost_while_the_run_is_at_work_fails_in_one_line_and_resumes(tmp_path, monkeypatch, whole):
+def test_state_file_that_is_lost_while_the_run_is_at_work_fails_in_one_line_and_resumes(
+    tmp_path, monkeypatch, whole
+):
     def watch(record: Any, timing: Any) -> None:
         if record["round"] == 9:
             for path in tmp_path.glob("*/states/*"):
                 path.unlink()
 
-    with pytest.raises(RunFailed, match=r"private state of client \d in \S+ is missing or corrupt; [^\n]*$"):
+    with pytest.raises(
+        RunFailed, match=r"private state of client \d in \S+ is missing or corrupt; [^\n]*$"
+    ):
         run(tmp_path, 0.0, watch=watch)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -219,7 +245,9 @@ def test_state_file_that_is_lost_while_the_run_is_at_work_fails_in_one_line_and_
 
 
 def sample(clients: int, number: int, seed: int = 0) -> list[int]:
-    return sorted(torch.randperm(clients, generator=stream(seed, "evaluated clients"))[:number].tolist())
+    return sorted(
+        torch.randperm(clients, generator=stream(seed, "evaluated clients"))[:number].tolist()
+    )
 
 
 def rest_is_null(full: list[Any], wanted: list[int]) -> list[Any]:
@@ -232,14 +260,18 @@ def test_a_sample_has_the_accuracies_of_the_whole_and_the_rest_none(method):
     full, some = toy(method, **settings), toy(method, **settings, evaluate_clients=2)
     wanted = sample(8, 2, seed=8)
     assert list(some.evaluated) == wanted
-    assert not {*wanted} & {*some.select()}  # so that in the first round nobody of the sample has trained
+    assert not {*wanted} & {
+        *some.select()
+    }  # so that in the first round nobody of the sample has trained
     seen: set[int] = set()
     for step in ("start", "step", "step", "step", "step"):
         (every, _), (few, _) = getattr(full, step)(), getattr(some, step)()
         assert few.keys() == every.keys()
         assert {**few, "accuracy": 0, "evaluated": 0} == {**every, "accuracy": 0, "evaluated": 0}
         for part in {"accuracy", "evaluated"} & every.keys():
-            assert few[part] == {name: rest_is_null(values, wanted) for name, values in every[part].items()}
+            assert few[part] == {
+                name: rest_is_null(values, wanted) for name, values in every[part].items()
+            }
         seen |= {*wanted} & {*every.get("cohort", [])}
     assert seen == {*wanted}
 
@@ -267,12 +299,34 @@ def test_only_the_sample_is_scored():
 
 
 def test_mean_and_std_are_over_the_sample(call: Call):
-    toy_words = ["--dataset", str(TOY["dataset"]), "--model", "mlp", "--width", "8", "--min-samples", "8"]
-    words = ["run", "ditto", *toy_words, "--clients", "8", "--rounds", "2", "--workers", "1", "--json"]
+    toy_words = [
+        "--dataset",
+        str(TOY["dataset"]),
+        "--model",
+        "mlp",
+        "--width",
+        "8",
+        "--min-samples",
+        "8",
+    ]
+    words = [
+        "run",
+        "ditto",
+        *toy_words,
+        "--clients",
+        "8",
+        "--rounds",
+        "2",
+        "--workers",
+        "1",
+        "--json",
+    ]
     code, out, err = call(*words, "--evaluate-clients", "3", "--state-memory", "0")
     assert (code, err) == (0, "")
     row = json.loads(out)
-    last = json.loads((Path(row["folder"]) / "rounds.jsonl").read_text().splitlines()[-1])["accuracy"]["post"]
+    last = json.loads((Path(row["folder"]) / "rounds.jsonl").read_text().splitlines()[-1])[
+        "accuracy"
+    ]["post"]
     known = [last[id] for id in sample(8, 3)]
     mean = sum(known) / 3
     assert row["accuracy"] == pytest.approx(mean)
@@ -287,7 +341,9 @@ def test_sweep_takes_the_sample_from_a_file_or_its_option(call: Call, tmp_path: 
         assert [run["config"]["evaluate_clients"] for run in json.loads(out)["runs"]] == [wanted]
 
 
-def test_sweep_hands_the_memory_for_states_to_its_runs(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_sweep_hands_the_memory_for_states_to_its_runs(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     given: list[Task] = []
 
     class Nowhere:
@@ -305,18 +361,29 @@ def test_sweep_hands_the_memory_for_states_to_its_runs(call: Call, tmp_path: Pat
 
         def close(self) -> None: ...
 
-    monkeypatch.setattr("pflbench.cli_sweep._launcher", lambda *_: Nowhere())
+    monkeypatch.setattr("pflbench.cli.sweep._launcher", lambda *_: Nowhere())
     assert (
-        call("sweep", "--algorithms", "fedavg", "--datasets", "digits", "--state-memory", "0.25", "--quiet")[0] == 130
+        call(
+            "sweep",
+            "--algorithms",
+            "fedavg",
+            "--datasets",
+            "digits",
+            "--state-memory",
+            "0.25",
+            "--quiet",
+        )[0]
+        == 130
     )
     used: dict[str, Any] = {}
-    monkeypatch.setattr("pflbench.rounds.execute", lambda *_, **how: used.update(how))
+    monkeypatch.setattr("pflbench.simulation.runner.execute", lambda *_, **how: used.update(how))
     assert task.do(given[0]) is None
     assert used["state_memory"] == 0.25
 
 
 @pytest.mark.parametrize(
-    "words, says", [(["--evaluate-clients", "0"], "at least 1"), (["--state-memory", "-1"], "--state-memory")]
+    "words, says",
+    [(["--evaluate-clients", "0"], "at least 1"), (["--state-memory", "-1"], "--state-memory")],
 )
 def test_sample_and_memory_that_make_no_sense_are_refused(call: Call, words: list[str], says: str):
     code, _, err = call("run", "fedavg", *words)

@@ -16,23 +16,23 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from pflbench.report import numbers
-from pflbench.report.numbers import Choice
-from pflbench.report.page import Picture, Sheet, render
-from pflbench.report.parts import Section, TablePart
+from pflbench.report.load import runs
+from pflbench.report.load.runs import Choice
+from pflbench.report.page.page import Picture, Sheet, render
+from pflbench.report.render.parts import Section, TablePart
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed: the page is not tried in a browser")
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="no chromium is installed: the page is not tried in a browser"
+)
 
 PATIENCE = 300.0  # seconds, on a busy machine
 HOSTILE = "<img src=x onerror=alert(1)>"
 LONG = "synthetic:" + "channels=3," * 9
 LATEX = "\\begin{tabular}{l}\n100\\,\\% & <b> \u00b1\n\\end{tabular}\n"
 # Moves the pipe to the numbers that chromium reads from and writes to.
-LAUNCH = (
-    "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); os.execv(sys.argv[3], sys.argv[3:])"
-)
+LAUNCH = "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); os.execv(sys.argv[3], sys.argv[3:])"
 
 
 class Browser:
@@ -41,10 +41,27 @@ class Browser:
     def __init__(self, folder: Path) -> None:
         read, self._commands = os.pipe()
         self._answers, write = os.pipe()
-        read, write = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in (read, write))  # away from 3 and 4
-        flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
+        read, write = (
+            fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in (read, write)
+        )  # away from 3 and 4
+        flags = [
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--no-first-run",
+        ]
         flags += ["--remote-debugging-pipe", f"--user-data-dir={folder}", "--window-size=1280,900"]
-        command = [sys.executable, "-c", LAUNCH, str(read), str(write), str(CHROMIUM), *flags, "about:blank"]
+        command = [
+            sys.executable,
+            "-c",
+            LAUNCH,
+            str(read),
+            str(write),
+            str(CHROMIUM),
+            *flags,
+            "about:blank",
+        ]
         silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         self._process = subprocess.Popen(command, pass_fds=(read, write), **silent)  # type: ignore[call-overload]
         self._left, self._number = b"", 0
@@ -72,7 +89,13 @@ class Browser:
 
     def js(self, code: str) -> Any:
         """The value of an expression in the page, as if the user had caused it."""
-        found = self("Runtime.evaluate", expression=code, returnByValue=True, awaitPromise=True, userGesture=True)
+        found = self(
+            "Runtime.evaluate",
+            expression=code,
+            returnByValue=True,
+            awaitPromise=True,
+            userGesture=True,
+        )
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")
 
@@ -100,7 +123,9 @@ class Browser:
                 if fits(found):
                     return found
                 continue
-            ready, _, _ = select.select([self._answers], [], [], max(0.0, deadline - time.monotonic()))
+            ready, _, _ = select.select(
+                [self._answers], [], [], max(0.0, deadline - time.monotonic())
+            )
             assert ready, "the browser does not answer"
             self._left += os.read(self._answers, 1 << 20)
 
@@ -110,7 +135,13 @@ TABLE = TablePart(
     "Accuracy",
     "What it is.",
     ("Method", "CIFAR-10"),
-    (("B", "9.50*"), ("a10", "10.25"), ("a9", "\u2013f"), (HOSTILE, "88.00"), ("Averaged", "35.92")),
+    (
+        ("B", "9.50*"),
+        ("a10", "10.25"),
+        ("a9", "\u2013f"),
+        (HOSTILE, "88.00"),
+        ("Averaged", "35.92"),
+    ),
     ((None, 9.5), (None, 10.25), (None, None), (None, 88.0), (None, 35.9166)),
     latex=LATEX,
     csv="method,accuracy\nB,9.5\n",
@@ -127,9 +158,15 @@ def picture() -> bytes:
 def page(tmp_path_factory: pytest.TempPathFactory, made_up: Callable[..., Any]) -> Path:
     folder = tmp_path_factory.mktemp("page")
     settings = [{"partition": ["dir:0.1", "path:2"]}]
-    table = {"title": HOSTILE, "algorithms": ["local", "fedavg"], "clients": 6, "rounds": 30, "settings": settings}
+    table = {
+        "title": HOSTILE,
+        "algorithms": ["local", "fedavg"],
+        "clients": 6,
+        "rounds": 30,
+        "settings": settings,
+    }
     made_up(folder / "runs", "mine", table, {1: "failed", 2: "missing", 3: "diverged"})
-    (experiment,) = numbers.collect(folder / "runs", Choice())
+    (experiment,) = runs.collect(folder / "runs", Choice())
     section = Section("mine", HOSTILE, (f"A note on {HOSTILE} and {LONG}",), (TABLE,))
     sheet = Sheet(section, (Picture("curves", f"Curves of {LONG}", LONG, picture()),), experiment)
     path = folder / "index.html"
@@ -155,7 +192,11 @@ def opened(browser: Browser, page: Path) -> Iterator[Browser]:
     assert "Runtime.exceptionThrown" not in methods, methods
     assert "Log.entryAdded" not in methods, methods
     assert "Runtime.consoleAPICalled" not in methods, methods
-    asked = [e["params"]["request"]["url"] for e in browser.events if e["method"] == "Network.requestWillBeSent"]
+    asked = [
+        e["params"]["request"]["url"]
+        for e in browser.events
+        if e["method"] == "Network.requestWillBeSent"
+    ]
     assert [url for url in asked if not url.startswith(("data:", "blob:"))] == [page.as_uri()]
     browser("Emulation.setEmulatedMedia", features=[])
     browser("Emulation.clearDeviceMetricsOverride")
@@ -214,7 +255,10 @@ def test_latex_is_copied_and_files_are_saved_letter_for_letter(opened: Browser, 
     press(opened, "[data-copy-text]")
     assert opened.js(waited) == "pflbench sweep mine.toml"
     opened("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
-    for form, name, text in (("latex", "mine-accuracy.tex", LATEX), ("csv", "mine-accuracy.csv", TABLE.csv)):
+    for form, name, text in (
+        ("latex", "mine-accuracy.tex", LATEX),
+        ("csv", "mine-accuracy.csv", TABLE.csv),
+    ):
         press(opened, f"[data-save={form}]")
         content_of(tmp_path / name, text.encode())
     press(opened, "[data-picture]")
@@ -223,24 +267,30 @@ def test_latex_is_copied_and_files_are_saved_letter_for_letter(opened: Browser, 
 
 def content_of(path: Path, expected: bytes) -> None:
     deadline = time.monotonic() + PATIENCE
-    while not (path.exists() and path.stat().st_size == len(expected)) and time.monotonic() < deadline:
+    while (
+        not (path.exists() and path.stat().st_size == len(expected)) and time.monotonic() < deadline
+    ):
         time.sleep(0.05)
     assert path.read_bytes() == expected
 
 
 def run_list(browser: Browser) -> list[list[str]]:
     rows = "[...document.querySelectorAll('.runs tbody tr')].filter(row => !row.hidden)"
-    found: list[list[str]] = browser.js(f"{rows}.map(row => [...row.cells].map(cell => cell.textContent))")
+    found: list[list[str]] = browser.js(
+        f"{rows}.map(row => [...row.cells].map(cell => cell.textContent))"
+    )
     return found
 
 
 def test_single_runs_are_listed_and_chosen_by_status(opened: Browser):
-    assert opened.js("document.querySelectorAll('.runs table').length") == 0  # made when they are asked for
+    assert (
+        opened.js("document.querySelectorAll('.runs table').length") == 0
+    )  # made when they are asked for
     press(opened, ".runs summary")
     opened.js("new Promise(done => setTimeout(done, 50))")
     rows = run_list(opened)
     assert [(row[0], row[3]) for row in rows] == [
-        ("Local", "done"),
+        ("Local", "finished"),
         ("FedAvg", "failed"),
         ("local", "missing"),
         ("FedAvg", "diverged"),
@@ -257,15 +307,29 @@ def test_a_run_shows_its_curve_its_clients_and_its_settings(opened: Browser):
     opened.js("new Promise(done => setTimeout(done, 50))")
     press(opened, ".runs tbody tr:nth-child(1) button")
     assert opened.js("document.querySelector('dialog').open") is True
-    assert opened.js("document.querySelector('dialog h2').textContent") == "Local: digits, dir:0.1, seed 0"
+    assert (
+        opened.js("document.querySelector('dialog h2').textContent")
+        == "Local: digits, dir:0.1, seed 0"
+    )
     assert opened.js("document.querySelectorAll('dialog .client').length") == 6
-    lines = opened.js("[...document.querySelectorAll('dialog path')].map(line => line.getAttribute('d'))")
-    assert [line.count("L") for line in lines] == [30, 30, 29]  # pre and post with round 0; loss without
+    lines = opened.js(
+        "[...document.querySelectorAll('dialog path')].map(line => line.getAttribute('d'))"
+    )
+    assert [line.count("L") for line in lines] == [
+        30,
+        30,
+        29,
+    ]  # pre and post with round 0; loss without
     text = opened.js("document.querySelector('dialog').innerText")
     assert "dir:0.1" in text and "batch_size" in text and "2.4.0" in text and "0.1.0" in text
     accuracy = opened.js("document.querySelector('dialog .figures b').textContent")
-    shown = opened.js("[...document.querySelectorAll('dialog .legend')].map(legend => legend.textContent)")
-    assert f"post {accuracy.removesuffix(' %')}" in shown[0] and f"mean {accuracy.removesuffix(' %')}" in shown[1]
+    shown = opened.js(
+        "[...document.querySelectorAll('dialog .legend')].map(legend => legend.textContent)"
+    )
+    assert (
+        f"post {accuracy.removesuffix(' %')}" in shown[0]
+        and f"mean {accuracy.removesuffix(' %')}" in shown[1]
+    )
     opened.js("document.querySelectorAll('dialog svg')[1].focus()")
     opened.key("ArrowRight")
     told = opened.js("document.querySelectorAll('dialog .legend')[1].textContent")
@@ -279,7 +343,10 @@ def test_a_run_that_failed_shows_why_as_text(opened: Browser):
     opened.js("new Promise(done => setTimeout(done, 50))")
     press(opened, ".runs tbody tr:nth-child(2) button")
     assert opened.js("document.querySelector('dialog .failure p').textContent") == "out of <luck>"
-    assert opened.js("document.querySelector('dialog pre').textContent") == "Traceback: line 1\n  boom()"
+    assert (
+        opened.js("document.querySelector('dialog pre').textContent")
+        == "Traceback: line 1\n  boom()"
+    )
     press(opened, ".run-head button")
     press(opened, ".runs tbody tr:nth-child(3) button")  # nobody has begun it
     assert opened.js("document.querySelectorAll('dialog svg').length") == 0
@@ -294,9 +361,13 @@ def test_markup_in_names_is_shown_and_not_obeyed(opened: Browser):
 
 def test_the_theme_is_the_systems_until_the_reader_chooses(opened: Browser):
     colour = "getComputedStyle(document.body).backgroundColor"
-    opened("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "light"}])
+    opened(
+        "Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "light"}]
+    )
     light = opened.js(colour)
-    opened("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+    opened(
+        "Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}]
+    )
     dark = opened.js(colour)
     assert (light, dark) == ("rgb(247, 247, 245)", "rgb(20, 22, 26)")
     press(opened, "#theme")
@@ -328,7 +399,9 @@ NAMELESS = """[...document.querySelectorAll("button, input, select, [role=region
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_text_can_be_read_and_controls_have_names(opened: Browser, theme: str):
-    opened("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
+    opened(
+        "Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}]
+    )
     press(opened, ".runs summary")
     opened.js("new Promise(done => setTimeout(done, 50))")
     press(opened, ".runs tbody tr:nth-child(2) button")
@@ -337,7 +410,13 @@ def test_text_can_be_read_and_controls_have_names(opened: Browser, theme: str):
 
 
 def test_a_narrow_screen_needs_no_sideways_scrolling_of_the_page(opened: Browser):
-    opened("Emulation.setDeviceMetricsOverride", width=360, height=780, deviceScaleFactor=2, mobile=True)
+    opened(
+        "Emulation.setDeviceMetricsOverride",
+        width=360,
+        height=780,
+        deviceScaleFactor=2,
+        mobile=True,
+    )
     assert opened.js("document.documentElement.scrollWidth") <= 360
     press(opened, ".runs summary")
     opened.js("new Promise(done => setTimeout(done, 50))")
@@ -355,5 +434,8 @@ def test_a_run_has_an_address(opened: Browser, page: Path):
     assert "#run/local-" in address
     opened.open("about:blank")
     opened.open(address)
-    assert opened.js("document.querySelector('dialog h2').textContent") == "Local: digits, dir:0.1, seed 0"
+    assert (
+        opened.js("document.querySelector('dialog h2').textContent")
+        == "Local: digits, dir:0.1, seed 0"
+    )
     opened.open(page.as_uri())

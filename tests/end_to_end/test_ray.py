@@ -70,7 +70,10 @@ def test_a_node_killed_in_the_middle_changes_nothing(cluster, tmp_path):
     out = tmp_path / "ray"
     process = sweep(file, out, "--on", "ray", "--address", cluster.address)
     deadline = time.monotonic() + 180
-    while not (len(numbers(out)) >= 4 and len(list((out / "leases").glob("[!.]*"))) == 2) and process.poll() is None:
+    while (
+        not (len(numbers(out)) >= 4 and len(list((out / "leases").glob("[!.]*"))) == 2)
+        and process.poll() is None
+    ):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     assert process.poll() is None
@@ -81,7 +84,9 @@ def test_a_node_killed_in_the_middle_changes_nothing(cluster, tmp_path):
     assert done_before < 12
     assert "12 runs: 12 done" in said
     assert numbers(out) == numbers(tmp_path / "local")
-    assert all(json.loads(path.read_text())["status"] == "done" for path in out.glob("*/status.json"))
+    assert all(
+        json.loads(path.read_text())["status"] == "finished" for path in out.glob("*/status.json")
+    )
 
 
 def test_no_cluster_at_the_address_is_told_in_one_line(tmp_path):

@@ -10,9 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pflbench import plan
+from pflbench.records import plan
 
-TOY = ["--dataset", "synthetic:classes=4,side=8,samples=160", "--model", "mlp", "--width", "8", "--min-samples", "8"]
+TOY = [
+    "--dataset",
+    "synthetic:classes=4,side=8,samples=160",
+    "--model",
+    "mlp",
+    "--width",
+    "8",
+    "--min-samples",
+    "8",
+]
 SMALL = [*TOY, "--clients", "4", "--workers", "1", "--quiet"]
 TABLE = {
     "title": "Three methods",
@@ -23,7 +32,10 @@ TABLE = {
     "settings": [{"partition": ["dir:0.1", "path:2"]}],
 }
 LIST = ".report.json"  # what a report wrote
-FAILED, MISSING = (2, 5), 11  # FedCoSR with both seeds in the first setting, with the second in the other
+FAILED, MISSING = (
+    (2, 5),
+    11,
+)  # FedCoSR with both seeds in the first setting, with the second in the other
 
 Call = Callable[..., tuple[int, str, str]]
 MadeUp = Callable[..., Any]
@@ -36,17 +48,25 @@ def fine(call: Call, *words: str) -> str:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 @pytest.fixture
 def runs(made_up: MadeUp, call: Call, tmp_path: Path) -> Path:
     """A folder with a sweep, in the folder where the command is given."""
-    made_up(tmp_path / "runs", "mine", TABLE, {**dict.fromkeys(FAILED, "failed"), MISSING: "missing"})
+    made_up(
+        tmp_path / "runs", "mine", TABLE, {**dict.fromkeys(FAILED, "failed"), MISSING: "missing"}
+    )
     return Path("runs")
 
 
-def test_a_report_has_every_table_and_figure_in_all_forms_a_page_and_nothing_else(call: Call, runs: Path):
+def test_a_report_has_every_table_and_figure_in_all_forms_a_page_and_nothing_else(
+    call: Call, runs: Path
+):
     before = files(runs)
     report = json.loads(fine(call, "report", str(runs), "--json"))
     after = files(runs)
@@ -57,7 +77,9 @@ def test_a_report_has_every_table_and_figure_in_all_forms_a_page_and_nothing_els
     assert {"mine/accuracy", "methods", "hyperparameters"} <= names
     pictures = {name.removesuffix(".pdf") for name in written if name.endswith(".pdf")}
     assert len([name for name in pictures if "curves" in name]) == 2  # a setting each
-    expected = {f"{name}{ending}" for name in names for ending in (".tex", "-page.tex", ".csv", ".md")}
+    expected = {
+        f"{name}{ending}" for name in names for ending in (".tex", "-page.tex", ".csv", ".md")
+    }
     assert not report["removed"] and written == expected | {
         f"{name}.{form}" for name in pictures for form in ("pdf", "png")
     } | {"index.html"}
@@ -75,7 +97,9 @@ def test_what_is_printed_says_which_runs_are_not_done_and_what_was_written(call:
     lines = out.splitlines()
     assert lines[0].split()[:5] == ["method", "data", "partition", "seeds", "accuracy"]
     assert [line.split()[0] for line in lines if " FAILED" in line] == ["FedCoSR"] * 2
-    assert [line for line in lines if "12 of 24" in line] == [line for line in lines if " FAILED" in line]
+    assert [line for line in lines if "12 of 24" in line] == [
+        line for line in lines if " FAILED" in line
+    ]
     assert "in the last round" in " ".join(lines)
     assert "mine: 12 runs, of them 2 failed, 1 missing" in lines
     assert lines[-2].startswith("written to runs/report/mine: accuracy, ")
@@ -91,15 +115,22 @@ def test_what_is_printed_says_which_runs_are_not_done_and_what_was_written(call:
         (["--point", "post"], lambda table: np.minimum(table[-1] + 0.02, 1).mean()),
     ],
 )
-def test_rows_have_the_numbers_of_the_records(call: Call, runs: Path, options: list[str], mean: Callable[[Any], float]):
-    rows = json.loads(fine(call, "report", str(runs), "--only", "tables", "--json", *options))["rows"]
+def test_rows_have_the_numbers_of_the_records(
+    call: Call, runs: Path, options: list[str], mean: Callable[[Any], float]
+):
+    rows = json.loads(fine(call, "report", str(runs), "--only", "tables", "--json", *options))[
+        "rows"
+    ]
     (row,) = [row for row in rows if (row["method"], row["partition"]) == ("FedAvg", "path:2")]
     assert row["seeds"] == [0, 1]
     (mine,) = plan.read(runs)
     each = []
     for run in mine.runs:
         if (run.config["algorithm"], run.config["partition"]) == ("fedavg", "path:2"):
-            lines = [json.loads(line) for line in (runs / run.id / "rounds.jsonl").read_text().splitlines()]
+            lines = [
+                json.loads(line)
+                for line in (runs / run.id / "rounds.jsonl").read_text().splitlines()
+            ]
             each.append(mean(np.array([line["accuracy"]["pre"] for line in lines])))
     assert row["accuracy"] == pytest.approx(np.mean(each))
     assert row["seeds_std"] == pytest.approx(abs(each[0] - each[1]) / np.sqrt(2))
@@ -108,12 +139,16 @@ def test_rows_have_the_numbers_of_the_records(call: Call, runs: Path, options: l
 
 
 def test_clients_are_weighted_by_their_test_samples(call: Call, runs: Path):
-    rows = json.loads(fine(call, "report", str(runs), "--only", "tables", "--json", "--weighted"))["rows"]
+    rows = json.loads(fine(call, "report", str(runs), "--only", "tables", "--json", "--weighted"))[
+        "rows"
+    ]
     (mine,) = plan.read(runs)
     each = []
     for run in mine.runs:
         if (run.config["algorithm"], run.config["partition"]) == ("fedavg", "dir:0.1"):
-            last = json.loads((runs / run.id / "rounds.jsonl").read_text().splitlines()[-1])["accuracy"]["pre"]
+            last = json.loads((runs / run.id / "rounds.jsonl").read_text().splitlines()[-1])[
+                "accuracy"
+            ]["pre"]
             sizes = json.loads((runs / run.id / "run.json").read_text())["partition"]["n_test"]
             each.append(np.average(last, weights=sizes))
     (row,) = [row for row in rows if (row["method"], row["partition"]) == ("FedAvg", "dir:0.1")]
@@ -126,10 +161,24 @@ def test_only_one_experiment_and_only_one_kind_of_files(call: Call, made_up: Mad
     written = files(runs / "report")
     assert {Path(name).parts[0] for name in written if "/" in name} == {"other"}
     assert {Path(name).suffix for name in written if name != LIST} == {".tex", ".csv", ".md"}
-    assert "| FedPer |" in written["methods.md"].decode() and "| FedCoSR |" not in written["methods.md"].decode()
+    assert (
+        "| FedPer |" in written["methods.md"].decode()
+        and "| FedCoSR |" not in written["methods.md"].decode()
+    )
 
     report = json.loads(
-        fine(call, "report", str(runs), "--experiment", "other", "--only", "page", "--out", "x", "--json")
+        fine(
+            call,
+            "report",
+            str(runs),
+            "--experiment",
+            "other",
+            "--only",
+            "page",
+            "--out",
+            "x",
+            "--json",
+        )
     )
     assert report["written"] == ["x/index.html"] and {*files(Path("x"))} == {"index.html", LIST}
     assert not (Path("x") / "other").exists()
@@ -138,13 +187,17 @@ def test_only_one_experiment_and_only_one_kind_of_files(call: Call, made_up: Mad
     assert "experiment-other" in page and "experiment-mine" not in page
 
 
-def test_files_of_an_earlier_report_go_with_what_they_were_of(call: Call, made_up: MadeUp, runs: Path):
+def test_files_of_an_earlier_report_go_with_what_they_were_of(
+    call: Call, made_up: MadeUp, runs: Path
+):
     made_up(runs, "other", {**TABLE, "algorithms": ["fedper", "fedrep"]})
     fine(call, "report", str(runs), "--only", "tables", "--only", "page")
     first = files(runs / "report")
     (runs / "report/other/notes.md").write_text("mine")
     (runs / "report/other/seeds.md").write_text("changed by hand")
-    fine(call, "report", str(runs), "--experiment", "mine", "--only", "tables")  # says nothing of the other
+    fine(
+        call, "report", str(runs), "--experiment", "mine", "--only", "tables"
+    )  # says nothing of the other
     assert {*files(runs / "report")} == {*first, "other/notes.md"}
 
     (runs / "plans/other.json").unlink()
@@ -153,19 +206,29 @@ def test_files_of_an_earlier_report_go_with_what_they_were_of(call: Call, made_u
     gone = {name for name in first if name.startswith("other/")} - {"other/seeds.md"}
     assert {*report["removed"]} == {str(runs / "report" / name) for name in gone} and len(gone) > 10
     left = files(runs / "report")
-    assert {name for name in left if name.startswith("other/")} == {"other/notes.md", "other/seeds.md"}
+    assert {name for name in left if name.startswith("other/")} == {
+        "other/notes.md",
+        "other/seeds.md",
+    }
     assert left["index.html"] == first["index.html"]  # no page was asked for
     assert not json.loads(fine(call, "report", str(runs), "--only", "tables", "--json"))["removed"]
 
 
-def test_a_run_that_two_experiments_share_is_one_row(call: Call, made_up: MadeUp, runs: Path, tmp_path: Path):
+def test_a_run_that_two_experiments_share_is_one_row(
+    call: Call, made_up: MadeUp, runs: Path, tmp_path: Path
+):
     made_up(tmp_path / "aside", "other", {**TABLE, "algorithms": ["fedavg"]})
     shutil.copy(tmp_path / "aside/plans/other.json", runs / "plans")
     rows = json.loads(fine(call, "report", str(runs), "--only", "tables", "--json"))["rows"]
-    assert [row["seeds"] for row in rows if row["method"] == "FedAvg"] == [[0, 1], [0, 1]]  # a row for each setting
+    assert [row["seeds"] for row in rows if row["method"] == "FedAvg"] == [
+        [0, 1],
+        [0, 1],
+    ]  # a row for each setting
 
 
-def test_a_sweep_of_which_nothing_is_done_is_reported_too(call: Call, made_up: MadeUp, tmp_path: Path):
+def test_a_sweep_of_which_nothing_is_done_is_reported_too(
+    call: Call, made_up: MadeUp, tmp_path: Path
+):
     made_up(tmp_path / "runs", "mine", TABLE, dict.fromkeys(range(12), "missing"))
     out = fine(call, "report", "runs")
     assert out.splitlines() == [
@@ -182,14 +245,19 @@ def test_a_sweep_of_which_nothing_is_done_is_reported_too(call: Call, made_up: M
         ("--round 7", "--round 7: must be last or last10 or best or validation"),
         ("--std runs", "--std runs: must be clients or seeds"),
         ("--only latex", "--only latex: must be tables or figures or page"),
-        ("--experiment min", "unknown experiment of this folder 'min'; did you mean 'mine'? known: mine"),
+        (
+            "--experiment min",
+            "unknown experiment of this folder 'min'; did you mean 'mine'? known: mine",
+        ),
         ("--decimals 9", "--decimals"),
         ("--margin -1", "--margin"),
         ("--watch --json", "--watch"),
         ("--out runs/plans/mine.json", "cannot write to runs/plans/mine.json"),
     ],
 )
-def test_a_mistake_is_told_in_one_line_and_nothing_is_written(call: Call, runs: Path, options: str, said: str):
+def test_a_mistake_is_told_in_one_line_and_nothing_is_written(
+    call: Call, runs: Path, options: str, said: str
+):
     before = files(Path())
     code, out, err = call("report", str(runs), "--only", "tables", *options.split())
     assert (code, out) == (2, "")
@@ -234,7 +302,9 @@ def test_single_runs_can_all_be_scored_at_one_point(call: Call):
     accuracy = json.loads((folder / "rounds.jsonl").read_text().splitlines()[-1])["accuracy"]
     assert accuracy["pre"] != accuracy["post"]
     for options, point in (((), "pre"), (("--point", "post"), "post"), (("--point", "pre"), "pre")):
-        (row,) = json.loads(fine(call, "report", "results/runs", "--only", "tables", *options, "--json"))["rows"]
+        (row,) = json.loads(
+            fine(call, "report", "results/runs", "--only", "tables", *options, "--json")
+        )["rows"]
         assert row["point"] == point
         assert row["accuracy"] == pytest.approx(np.mean(accuracy[point]))
 
@@ -250,13 +320,28 @@ def test_no_single_run_is_left_out(call: Call):
             path.unlink()  # as a run that was killed at its start
     report = json.loads(fine(call, "report", "results/runs", "--only", "tables", "--json"))
     rows = {(row["method"], row["status"]): row for row in report["rows"]}
-    assert set(rows) == {("FedPer", "done"), ("FedPer", "diverged"), ("Local", "done"), ("FedAvg", "unfinished")}
-    assert rows["FedPer", "done"]["seeds"] == [0, 1, 2] and rows["FedPer", "diverged"]["settings"] == "lr=1e+38"
-    each = [json.loads(fine(call, "run", "fedper", *SMALL, "--rounds", "3", "--seed", s, "--json")) for s in "012"]
+    assert set(rows) == {
+        ("FedPer", "finished"),
+        ("FedPer", "diverged"),
+        ("Local", "finished"),
+        ("FedAvg", "unfinished"),
+    }
+    assert (
+        rows["FedPer", "finished"]["seeds"] == [0, 1, 2]
+        and rows["FedPer", "diverged"]["settings"] == "lr=1e+38"
+    )
+    each = [
+        json.loads(fine(call, "run", "fedper", *SMALL, "--rounds", "3", "--seed", s, "--json"))
+        for s in "012"
+    ]
     for name in ("accuracy", "std", "megabytes"):
-        assert rows["FedPer", "done"][name] == pytest.approx(np.mean([run[name] for run in each]))
-    assert rows["FedPer", "done"]["seeds_std"] == pytest.approx(np.std([run["accuracy"] for run in each], ddof=1))
-    assert rows["Local", "done"]["megabytes"] == 0
+        assert rows["FedPer", "finished"][name] == pytest.approx(
+            np.mean([run[name] for run in each])
+        )
+    assert rows["FedPer", "finished"]["seeds_std"] == pytest.approx(
+        np.std([run["accuracy"] for run in each], ddof=1)
+    )
+    assert rows["Local", "finished"]["megabytes"] == 0
     assert rows["FedAvg", "unfinished"]["accuracy"] is None
     out = fine(call, "report", "results/runs", "--only", "tables")
     assert "DIVERGED" in out and "UNFINISHED" in out

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from pflbench.report import numbers
-from pflbench.report.numbers import Choice
-from pflbench.report.page import as_script
-from pflbench.report.page_runs import embedded
+from pflbench.report.load import runs
+from pflbench.report.load.runs import Choice
+from pflbench.report.page.page import as_script
+from pflbench.report.page.runs import embedded
 
 LARGE = {"algorithms": "all", "clients": 100, "rounds": 200}
 RUNS = 22 * 12 * 5
@@ -26,21 +26,41 @@ SECONDS, MEMORY, PAGE = 60, 2e9, 25e6
 
 def test_a_run_takes_its_share_of_the_page(made_up: Callable[..., Any], tmp_path: Path):
     made_up(tmp_path, "large", {**LARGE, "algorithms": ["fedavg", "fedcosr"]})
-    found = numbers.collect(tmp_path, Choice())
+    found = runs.collect(tmp_path, Choice())
     assert [run.evaluated.size for run in found[0].runs] == [201, 201]
-    assert len(as_script(embedded(found))) / 2 < PAGE / RUNS / 2  # the other half is for tables and figures
+    assert (
+        len(as_script(embedded(found))) / 2 < PAGE / RUNS / 2
+    )  # the other half is for tables and figures
 
 
-@pytest.mark.skipif("PFLBENCH_SCALE" not in os.environ, reason="takes minutes; PFLBENCH_SCALE=1 runs it")
+@pytest.mark.skipif(
+    "PFLBENCH_SCALE" not in os.environ, reason="takes minutes; PFLBENCH_SCALE=1 runs it"
+)
 def test_a_report_of_1320_runs(made_up: Callable[..., Any], tmp_path: Path):
-    settings = {"dataset": ["cifar10", "emnist", "cifar100"], "partition": ["dir:0.01", "dir:0.1", "dir:1", "path:2"]}
-    assert len(made_up(tmp_path / "runs", "large", {**LARGE, "seeds": 5, "settings": [settings]})) == RUNS
+    settings = {
+        "dataset": ["cifar10", "emnist", "cifar100"],
+        "partition": ["dir:0.01", "dir:0.1", "dir:1", "path:2"],
+    }
+    assert (
+        len(made_up(tmp_path / "runs", "large", {**LARGE, "seeds": 5, "settings": [settings]}))
+        == RUNS
+    )
     begin = time.perf_counter()
-    command = [sys.executable, "-m", "pflbench", "report", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]
+    command = [
+        sys.executable,
+        "-m",
+        "pflbench",
+        "report",
+        str(tmp_path / "runs"),
+        "--out",
+        str(tmp_path / "out"),
+    ]
     subprocess.run(command, capture_output=True, check=True)
     seconds = time.perf_counter() - begin
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     size = (tmp_path / "out" / "index.html").stat().st_size
     cpu = used.ru_utime + used.ru_stime
-    print(f"\n{seconds:.0f} s ({cpu:.0f} s on all cores), {used.ru_maxrss / 1e3:.0f} MB, page {size / 1e6:.1f} MB")
+    print(
+        f"\n{seconds:.0f} s ({cpu:.0f} s on all cores), {used.ru_maxrss / 1e3:.0f} MB, page {size / 1e6:.1f} MB"
+    )
     assert (seconds < SECONDS, used.ru_maxrss * 1e3 < MEMORY, size < PAGE) == (True, True, True)

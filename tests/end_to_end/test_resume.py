@@ -14,7 +14,7 @@ import pytest
 
 import pflbench
 from pflbench.errors import RunFailed, UserError
-from pflbench.records import Records
+from pflbench.records.run_folder import RunFolder
 from pflbench.testing import TOY
 
 SETTINGS = {**TOY, "rounds": 60}
@@ -33,7 +33,9 @@ def run(out: Path, **changes):
 def start(tmp_path: Path, out: Path, workers: int = 1) -> subprocess.Popen[bytes]:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(settings=SETTINGS))
-    return subprocess.Popen([sys.executable, str(script), str(out), str(workers)], start_new_session=True)
+    return subprocess.Popen(
+        [sys.executable, str(script), str(out), str(workers)], start_new_session=True
+    )
 
 
 def lines(out: Path) -> int:
@@ -92,7 +94,7 @@ def _group_lives(group: int) -> bool:
 
 def broken_off(out: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException) -> Path:
     """A run that stopped in its eighth round."""
-    from pflbench.federation import Federation
+    from pflbench.simulation.federation import Federation
 
     step = Federation.step
 
@@ -114,7 +116,7 @@ def test_interrupt_saves_the_last_whole_round(tmp_path, monkeypatch):
     status = json.loads((folder / "status.json").read_text())
     assert (status["status"], status["round"]) == ("stopped", 7)
     assert any(path.name.startswith("checkpoint-000007") for path in folder.iterdir())
-    assert run(tmp_path / "broken").status == "done"
+    assert run(tmp_path / "broken").status == "finished"
     run(tmp_path / "whole")
     assert records(tmp_path / "broken") == records(tmp_path / "whole")
 
@@ -122,7 +124,11 @@ def test_interrupt_saves_the_last_whole_round(tmp_path, monkeypatch):
 def test_failure_keeps_its_traceback_and_can_be_resumed(tmp_path, monkeypatch):
     folder = broken_off(tmp_path / "broken", monkeypatch, RunFailed("it broke", "Traceback: here"))
     status = json.loads((folder / "status.json").read_text())
-    assert (status["status"], status["reason"], status["details"]) == ("failed", "it broke", "Traceback: here")
+    assert (status["status"], status["reason"], status["details"]) == (
+        "failed",
+        "it broke",
+        "Traceback: here",
+    )
     run(tmp_path / "broken")
     run(tmp_path / "whole")
     assert records(tmp_path / "broken") == records(tmp_path / "whole")
@@ -149,7 +155,7 @@ def test_corrupt_checkpoint_is_named_and_the_one_before_it_used(tmp_path, monkey
 
 def test_checkpoint_of_another_run_is_refused_and_nothing_is_lost(tmp_path, monkeypatch):
     folder = broken_off(tmp_path / "broken", monkeypatch, KeyboardInterrupt())
-    other = Records(tmp_path / "other", "another-run")
+    other = RunFolder(tmp_path / "other", "another-run")
     other.open({})
     newest = sorted(folder.glob("checkpoint-*.pt"))[-1]
     (other.folder / newest.name).write_bytes(newest.read_bytes())
@@ -160,7 +166,7 @@ def test_checkpoint_of_another_run_is_refused_and_nothing_is_lost(tmp_path, monk
 
 def test_finished_run_is_not_run_again(tmp_path, monkeypatch):
     first = run(tmp_path, rounds=2)
-    monkeypatch.setattr("pflbench.federation.Federation.step", None)
+    monkeypatch.setattr("pflbench.simulation.federation.Federation.step", None)
     assert run(tmp_path, rounds=2).accuracy == first.accuracy
     assert not list(first.folder.glob("checkpoint-*"))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pflbench.ledger import Ledger
+from pflbench.records.leases import Leases
 
 GRID = """
 title = "a grid for tests"
@@ -39,7 +39,18 @@ def grid(tmp_path: Path) -> Path:
 
 
 def start(file: Path, out: Path, *more: str) -> subprocess.Popen[str]:
-    command = [*PFLBENCH, "sweep", str(file), "--out", str(out), "--checkpoint-every", "2", "--jobs", "2", *more]
+    command = [
+        *PFLBENCH,
+        "sweep",
+        str(file),
+        "--out",
+        str(out),
+        "--checkpoint-every",
+        "2",
+        "--jobs",
+        "2",
+        *more,
+    ]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, text=True, start_new_session=True, stdout=pipe, stderr=pipe)
 
@@ -58,15 +69,19 @@ def history(out: Path) -> dict[str, list[str]]:
     """The events of every run, in order."""
     return {
         path.parent.name: [json.loads(line)["event"] for line in path.read_text().splitlines()]
-        for path in out.glob("*/tries.jsonl")
+        for path in out.glob("*/attempts.jsonl")
     }
 
 
 def done_twice(out: Path) -> list[str]:
     """Runs that were begun again after they had ended."""
     bad = []
-    for path in out.glob("*/tries.jsonl"):
-        begun = [e["time"] for e in map(json.loads, path.read_text().splitlines()) if e["event"] == "begun"]
+    for path in out.glob("*/attempts.jsonl"):
+        begun = [
+            e["time"]
+            for e in map(json.loads, path.read_text().splitlines())
+            if e["event"] == "started"
+        ]
         if max(begun) > (path.parent / "status.json").stat().st_mtime + 0.05:
             bad.append(path.parent.name)
     return bad
@@ -83,7 +98,9 @@ def wait_until(condition, process: subprocess.Popen[str]) -> None:
         time.sleep(0.01)
 
 
-def test_forty_runs_killed_five_times_equal_an_unbroken_sweep_and_none_is_done_twice(grid, tmp_path):
+def test_forty_runs_killed_five_times_equal_an_unbroken_sweep_and_none_is_done_twice(
+    grid, tmp_path
+):
     assert swept(grid, tmp_path / "whole")[0] == 0
     whole = numbers(tmp_path / "whole")
     assert len(whole) == 40
@@ -101,8 +118,10 @@ def test_forty_runs_killed_five_times_equal_an_unbroken_sweep_and_none_is_done_t
     assert numbers(broken) == whole
     assert done_twice(broken) == []
     events = history(broken)
-    assert all(tries.count("done") <= 1 and tries[0] == "begun" for tries in events.values())
-    assert sum(tries.count("begun") for tries in events.values()) > 40  # the five kills hit runs at work
+    assert all(tries.count("finished") <= 1 and tries[0] == "started" for tries in events.values())
+    assert (
+        sum(tries.count("started") for tries in events.values()) > 40
+    )  # the five kills hit runs at work
     assert list((broken / "leases").iterdir()) == []
 
 
@@ -113,8 +132,11 @@ def test_two_sweeps_at_once_share_the_runs(grid, tmp_path):
     assert [process.returncode for process in both] == [0, 0]
     assert all("40 runs: 40 done" in said for said in ends)
     assert len(numbers(out)) == 40
-    assert set(map(tuple, history(out).values())) == {("begun", "done")}
-    owners = {json.loads(path.read_text().splitlines()[0])["owner"]["pid"] for path in out.glob("*/tries.jsonl")}
+    assert set(map(tuple, history(out).values())) == {("started", "finished")}
+    owners = {
+        json.loads(path.read_text().splitlines()[0])["owner"]["pid"]
+        for path in out.glob("*/attempts.jsonl")
+    }
     assert len(owners) == 2
 
 
@@ -125,27 +147,29 @@ def test_a_finished_sweep_runs_nothing_again(grid, tmp_path):
     code, said, _ = swept(grid, out, *few)
     assert code == 0
     assert "2 runs: 2 done" in said
-    assert {path: path.stat().st_mtime_ns for path in out.glob("*/*") if path.parent.name != "plans"}.items() <= (
-        before.items()
-    )
+    assert {
+        path: path.stat().st_mtime_ns for path in out.glob("*/*") if path.parent.name != "plans"
+    }.items() <= (before.items())
 
 
 BROKEN = '''"""Broken (nobody, nowhere). Algorithm 1.
 
-Down: theta. Up: theta. Private: nothing. Scored: the global model.
+Down: theta. Up: theta. Private: nothing. Evaluated: the global model.
 Deviations: none.
 """
 
-from pflbench.api import Algorithm, Taxonomy
+from pflbench.api import Algorithm
 from pflbench.ops import cross_entropy_loss, local_sgd, weighted_mean
 
 
 class Broken(Algorithm):
     title = "Broken"
-    taxonomy = Taxonomy("FL", "Standard", label_skew="no", data_scarcity="no")
-    down, up = "theta", "theta + 1"
+    family = "Standard"
 
-    def local(self, client, message):
+    def costs(self) -> tuple[str, str]:
+        return "theta", "theta + 1"
+
+    def client_update(self, client, message):
         {trouble}
         theta = local_sgd(cross_entropy_loss, message["theta"], client, self.hp)
         return {{"theta": theta, "n": client.n}}, {{}}
@@ -153,10 +177,12 @@ class Broken(Algorithm):
     def aggregate(self, server, replies):
         return {{"theta": weighted_mean(replies, "theta")}}
 
-    def personal(self, client, message):
+    def personal_model(self, client, message):
         return message["theta"]
 '''
-TROUBLE = "if client.round == 2 and len(client.y.unique()) == 1: raise ZeroDivisionError('one class')"
+TROUBLE = (
+    "if client.round == 2 and len(client.y.unique()) == 1: raise ZeroDivisionError('one class')"
+)
 
 
 def test_a_plugin_that_fails_in_one_setting_fails_alone_and_is_retried_alone(tmp_path):
@@ -168,37 +194,50 @@ def test_a_plugin_that_fails_in_one_setting_fails_alone_and_is_retried_alone(tmp
     code, said, complained = swept(file, out)
     assert code == 1
     assert "6 runs: " in said and "5 done" in said and "1 failed" in said
-    assert "broken, synthetic:samples=240 path:1, seed 0: Broken failed in round 3, client" in complained
+    assert (
+        "broken, synthetic:samples=240 path:1, seed 0: Broken failed in round 3, client"
+        in complained
+    )
     assert "ZeroDivisionError: one class; its traceback is in" in complained
     assert "--retry-failed" in complained
-    (failed,) = [path.parent for path in out.glob("*/status.json") if '"failed"' in path.read_text()]
+    (failed,) = [
+        path.parent for path in out.glob("*/status.json") if '"failed"' in path.read_text()
+    ]
     assert "in local" in json.loads((failed / "status.json").read_text())["details"]
 
     again, _, complained = swept(file, out)
     assert again == 1  # it is not run again by itself
-    assert history(out)[failed.name] == ["begun", "failed"]
+    assert history(out)[failed.name] == ["started", "failed"]
 
     plugin.write_text(BROKEN.format(trouble="pass"))
     code, said, _ = swept(file, out, "--retry-failed")
     assert code == 0
     assert "6 runs: 6 done" in said
-    assert history(out)[failed.name] == ["begun", "failed", "begun", "done"]
-    assert all(tries == ["begun", "done"] for run, tries in history(out).items() if run != failed.name)
-    assert [json.loads(line)["round"] for line in (failed / "rounds.jsonl").read_text().splitlines()] == [0, 1, 2, 3, 4]
+    assert history(out)[failed.name] == ["started", "failed", "started", "finished"]
+    assert all(
+        tries == ["started", "finished"]
+        for run, tries in history(out).items()
+        if run != failed.name
+    )
+    assert [
+        json.loads(line)["round"] for line in (failed / "rounds.jsonl").read_text().splitlines()
+    ] == [0, 1, 2, 3, 4]
 
 
 def test_ctrl_c_saves_checkpoints_and_the_same_command_goes_on(tmp_path):
     file, out = tmp_path / "grid.toml", tmp_path / "out"
     file.write_text(GRID.format(seeds=1, rounds=400))
     process = start(file, out, "--only", "fedcosr", "--checkpoint-every", "1000")
-    wait_until(lambda: [text.count(b"\n") > 10 for text in numbers(out).values()] == [True, True], process)
+    wait_until(
+        lambda: [text.count(b"\n") > 10 for text in numbers(out).values()] == [True, True], process
+    )
     os.kill(process.pid, signal.SIGINT)
     _, complained = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "stopped; 2 of 2 runs are left, the same command goes on" in complained
     assert len(list(out.glob("*/checkpoint-*.pt"))) == 2
     assert list((out / "leases").iterdir()) == []
-    assert set(map(tuple, history(out).values())) == {("begun", "stopped")}
+    assert set(map(tuple, history(out).values())) == {("started", "stopped")}
 
 
 def test_a_killed_worker_fails_its_own_run_only(tmp_path):
@@ -207,7 +246,9 @@ def test_a_killed_worker_fails_its_own_run_only(tmp_path):
     process = start(file, out, "--only", "fedcosr,local", "--jobs", "1")
     wait_until(lambda: finished(out) >= 1, process)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    workers = [pid for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    workers = [
+        pid for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
     os.kill(int(workers[0]), signal.SIGKILL)
     said, complained = process.communicate(timeout=120)
     assert process.returncode == 1
@@ -228,7 +269,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-def test_a_full_disk_is_told_in_one_line_and_the_sweep_goes_on_when_there_is_space(small_disk, tmp_path):
+def test_a_full_disk_is_told_in_one_line_and_the_sweep_goes_on_when_there_is_space(
+    small_disk, tmp_path
+):
     file = tmp_path / "grid.toml"
     file.write_text(GRID.format(seeds=1, rounds=12))
     assert swept(file, tmp_path / "whole")[0] == 0
@@ -260,15 +303,19 @@ def test_a_read_only_folder_is_told_in_one_line(small_disk, tmp_path):
 def test_status_counts_runs_by_state_while_a_sweep_is_at_work(grid, tmp_path):
     out = tmp_path / "out"
     process = start(grid, out)
-    wait_until(lambda: finished(out) >= 2 and Ledger(out).leases(), process)
-    shown = subprocess.run([*PFLBENCH, "status", str(out), "--json"], capture_output=True, text=True, check=True)
+    wait_until(lambda: finished(out) >= 2 and Leases(out).leases(), process)
+    shown = subprocess.run(
+        [*PFLBENCH, "status", str(out), "--json"], capture_output=True, text=True, check=True
+    )
     process.kill()
     process.communicate()
     (row,) = json.loads(shown.stdout)["experiments"]
     assert row["experiment"] == "grid"
-    assert row["runs"] == 40 == row["done"] + row["running"] + row["missing"]
-    assert row["done"] >= 2
+    assert row["runs"] == 40 == row["finished"] + row["running"] + row["missing"]
+    assert row["finished"] >= 2
     assert row["running"] >= 1
     assert row["seconds_left"] > 0
-    after = subprocess.run([*PFLBENCH, "status", str(out)], capture_output=True, text=True, check=True)
+    after = subprocess.run(
+        [*PFLBENCH, "status", str(out)], capture_output=True, text=True, check=True
+    )
     assert "running:" not in after.stdout  # the owner is dead

@@ -29,7 +29,18 @@ TRIALS = 6  # two generations, the second of them cut short
 
 
 def start(file: Path, out: Path, *more: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "pflbench", "tune", str(file), "--out", str(out), "--trials", str(TRIALS), *more]
+    command = [
+        sys.executable,
+        "-m",
+        "pflbench",
+        "tune",
+        str(file),
+        "--out",
+        str(out),
+        "--trials",
+        str(TRIALS),
+        *more,
+    ]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, text=True, stdout=pipe, stderr=pipe)
 
@@ -49,8 +60,8 @@ def results(out: Path) -> dict[str, bytes]:
 
 def begun(out: Path) -> list[int]:
     """How often every run was begun."""
-    tries = [path.read_text().splitlines() for path in out.glob("*/tries.jsonl")]
-    return [sum(json.loads(line)["event"] == "begun" for line in lines) for lines in tries]
+    tries = [path.read_text().splitlines() for path in out.glob("*/attempts.jsonl")]
+    return [sum(json.loads(line)["event"] == "started" for line in lines) for lines in tries]
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +129,9 @@ def test_accuracies_on_test_samples_change_nothing(file: Path, whole: Path, tmp_
     code, _, _ = call("tune", str(file), "--out", str(out), "--trials", str(TRIALS))
     assert code == 0
     after, before = results(out), results(whole)
-    assert [after[name] == before[name] for name in ("tuned.toml", "tuning.md", "tuning.csv")] == [True] * 3
+    assert [after[name] == before[name] for name in ("tuned.toml", "tuning.md", "tuning.csv")] == [
+        True
+    ] * 3
     assert after != before  # the noise is there
 
 
@@ -132,11 +145,24 @@ def test_the_first_trial_is_the_default_and_all_methods_have_as_many(file: Path,
     ]
     for row, method, point in zip(rows, ("fedprox", "local"), ("pre", "post"), strict=True):
         settings = "--dataset digits --partition dir:0.5 --max-samples 60 --clients 4 --rounds 2 --model mlp --width 16"
-        words = [*settings.split(), "--seed", "1000", "--validation", "0.2", "--out", str(whole), "--json"]
+        words = [
+            *settings.split(),
+            "--seed",
+            "1000",
+            "--validation",
+            "0.2",
+            "--out",
+            str(whole),
+            "--json",
+        ]
         code, out, _ = call("run", method, *words)
         shown = json.loads(out)  # the run with all defaults was there: the same id
         records = (whole / shown["id"] / "rounds.jsonl").read_text().splitlines()
-        known = [value for value in json.loads(records[-1])["accuracy"][f"{point}_validation"] if value is not None]
+        known = [
+            value
+            for value in json.loads(records[-1])["accuracy"][f"{point}_validation"]
+            if value is not None
+        ]
         assert row["default"] == pytest.approx(sum(known) / len(known))
         assert row["best"] >= row["default"]
     assert begun(whole) == [1] * 2 * TRIALS
@@ -144,7 +170,9 @@ def test_the_first_trial_is_the_default_and_all_methods_have_as_many(file: Path,
 
 def test_a_sweep_of_the_tuned_experiment_runs(whole: Path, tmp_path: Path, call):
     swept = tmp_path / "swept"
-    code, out, complained = call("sweep", str(whole / "tuned.toml"), "--out", str(swept), "--jobs", "1", "--quiet")
+    code, out, complained = call(
+        "sweep", str(whole / "tuned.toml"), "--out", str(swept), "--jobs", "1", "--quiet"
+    )
     assert (code, out.split(";")[0]) == (0, "4 runs: 4 done"), complained
     best = {row["algorithm"]: row for row in _best(whole)}
     found = [json.loads(path.read_text())["config"] for path in swept.glob("*/run.json")]
@@ -165,11 +193,25 @@ def _best(folder: Path) -> list[dict[str, Any]]:
     rows = [line.split(",") for line in (folder / "tuning.csv").read_text().splitlines()[1:]]
     pairs = [[word.split("=") for word in row[-1].split()] for row in rows]
     values = [{name: float(value) for name, value in pair} for pair in pairs]
-    return [{"algorithm": row[0].lower(), "values": one} for row, one in zip(rows, values, strict=True)]
+    return [
+        {"algorithm": row[0].lower(), "values": one} for row, one in zip(rows, values, strict=True)
+    ]
 
 
 def test_a_dry_run_shows_what_is_searched_and_writes_nothing(file: Path, tmp_path: Path, call):
-    code, out, _ = call("tune", str(file), "--out", "none", "--dry-run", "--trials", "8", "--seed", "5", "--seed", "6")
+    code, out, _ = call(
+        "tune",
+        str(file),
+        "--out",
+        "none",
+        "--dry-run",
+        "--trials",
+        "8",
+        "--seed",
+        "5",
+        "--seed",
+        "6",
+    )
     assert code == 0
     assert [line.split() for line in out.splitlines()[:4]] == [
         ["method", "hyperparameter", "first", "searched"],
@@ -182,9 +224,11 @@ def test_a_dry_run_shows_what_is_searched_and_writes_nothing(file: Path, tmp_pat
 
 
 def test_a_grid_is_tried_as_it_is_written(file: Path, tmp_path: Path, call):
-    code, said, _ = call("tune", str(file), "--grid", "lr=0.01,0.1", "--methods", "fedavg", "--out", "out")
+    code, said, _ = call(
+        "tune", str(file), "--grid", "lr=0.01,0.1", "--methods", "fedavg", "--out", "out"
+    )
     assert code == 0
-    assert [line.split(": ")[0] for line in said.splitlines()][:2] == ["done"] * 2
+    assert [line.split(": ")[0] for line in said.splitlines()][:2] == ["finished"] * 2
     (row,) = csv.DictReader((tmp_path / "out/tuning.csv").read_text().splitlines())
     assert (row["trials"], row["values"]) == ("2", f"lr={0.1 if row['trial'] == '1' else 0.01}")
     code, said, _ = call("tune", str(file), "--grid", "lr=0.01,0.1", "--dry-run", "--no-probe")
@@ -201,7 +245,9 @@ def test_a_grid_is_tried_as_it_is_written(file: Path, tmp_path: Path, call):
         (["--grid", "lr=1", "--tune", "lr"], "leave out --tune and --trials"),
     ],
 )
-def test_a_grid_that_makes_no_sense_is_told_in_one_line(file: Path, words: list[str], message: str, call):
+def test_a_grid_that_makes_no_sense_is_told_in_one_line(
+    file: Path, words: list[str], message: str, call
+):
     code, said, complained = call("tune", str(file), *words)
     assert (code, said, complained.count("\n")) == (2, "", 1)
     assert message in complained
@@ -210,7 +256,9 @@ def test_a_grid_that_makes_no_sense_is_told_in_one_line(file: Path, words: list[
 def test_a_method_that_fails_leaves_no_tuned_file_and_exit_code_1(tmp_path: Path, call):
     Path("broken.py").write_text(BROKEN)
     Path("mine.toml").write_text(TINY.replace('"fedprox"', '"broken.py"'))
-    code, out, complained = call("tune", "mine.toml", "--out", "out", "--trials", "1", "--jobs", "1", "--quiet")
+    code, out, complained = call(
+        "tune", "mine.toml", "--out", "out", "--trials", "1", "--jobs", "1", "--quiet"
+    )
     assert code == 1
     assert "failed: broken, digits dir:0.5, trial 0, seed 1000: " in complained
     assert "1 of 2 searches could not go on, so nothing is tuned" in complained
@@ -223,17 +271,17 @@ def test_a_method_that_fails_leaves_no_tuned_file_and_exit_code_1(tmp_path: Path
 
 BROKEN = '''"""Broken (nobody, nowhere). Algorithm 1.
 
-Down: theta. Up: theta. Private: nothing. Scored: the global model.
+Down: theta. Up: theta. Private: nothing. Evaluated: the global model.
 Deviations: none.
 """
 
-from pflbench.api import Algorithm, Taxonomy
+from pflbench.api import Algorithm
 
 class Broken(Algorithm):
     title = "Broken"
-    taxonomy = Taxonomy("FL", "none")
-    def local(self, client, message):
+    family = "none"
+    def client_update(self, client, message):
         raise RuntimeError("no")
-    def personal(self, client, message):
+    def personal_model(self, client, message):
         return message["theta"]
 '''

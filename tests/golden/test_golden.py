@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pflbench import registry
+from pflbench.methods import registry
 from pflbench.testing import golden, toy
 
 FOLDER = Path(__file__).parent
@@ -16,9 +16,13 @@ def test_three_rounds_give_the_stored_numbers(name: str):
     command = f"python -m pflbench.testing.golden {name}"
     path = FOLDER / f"{name}.json"
     assert path.is_file(), f"no golden numbers of {name}; record them with: {command}"
-    found = list(golden.deviations(json.loads(path.read_text(encoding="utf-8")), golden.numbers(name)))
+    found = list(
+        golden.deviations(json.loads(path.read_text(encoding="utf-8")), golden.numbers(name))
+    )
     told = "\n  ".join([f"{len(found)} numbers of {name} have changed:", *found[:8]])
-    assert not found, f"{told}\nif that is meant: {command}, and say so under Numbers in CHANGELOG.md"
+    assert not found, (
+        f"{told}\nif that is meant: {command}, and say so under Numbers in CHANGELOG.md"
+    )
 
 
 def test_there_are_no_numbers_of_methods_that_are_gone():

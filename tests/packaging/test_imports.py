@@ -12,15 +12,29 @@ ROOT = Path(__file__).resolve().parents[2]
 # cli -> tune -> board -> sweep -> launch -> rounds -> federation -> cohort -> engine -> site -> api: a module imports
 # from its right, never from its left. The commands (and `pflbench.run`, in __init__) are on top of all.
 CHAIN = ["tune", "board", "sweep", "launch", "rounds", "federation", "cohort", "engine", "site"]
-COMMANDS = {"__main__", "__init__", "cli", "cli_run", "cli_data", "cli_sweep", "cli_tune", "cli_report", "cli_bench"}
+COMMANDS = {
+    "__main__",
+    "__init__",
+    "cli",
+    "cli_run",
+    "cli_data",
+    "cli_sweep",
+    "cli_tune",
+    "cli_report",
+    "cli_bench",
+}
 ABOVE = COMMANDS | {"report", "testing"}
 FORBIDDEN: dict[str, set[str]] = {
     **{name: set() for name in COMMANDS},
     **{name: ABOVE | {"estimate"} | set(CHAIN[:place]) for place, name in enumerate(CHAIN)},
     "estimate": ABOVE | {"tune", "board", "sweep", "launch"},  # plays a round by itself
-    "provenance": ABOVE | {"estimate"} | set(CHAIN) - {"site"},  # what a run was: it describes a site's setup
+    "provenance": ABOVE
+    | {"estimate"}
+    | set(CHAIN) - {"site"},  # what a run was: it describes a site's setup
     "testing": COMMANDS | {"report", "tune", "board", "sweep", "launch", "estimate"},
-    "report": ABOVE - {"report"} | set(CHAIN) | {"provenance", "estimate"},  # reads files, by the readers below
+    "report": ABOVE - {"report"}
+    | set(CHAIN)
+    | {"provenance", "estimate"},  # reads files, by the readers below
 }
 # api and the leaves (errors, rng, wire, ops, models, partition, data, vision, config, registry...): none of these.
 FORBIDDEN_TO_LEAVES = set(FORBIDDEN)
@@ -34,7 +48,11 @@ READERS: dict[str, set[str]] = {
 }
 
 PLUGIN_MAY_IMPORT = {"pflbench.api", "pflbench.ops"}
-PLUGIN_MAY_USE = (sys.stdlib_module_names - {"importlib", "runpy", "pkgutil"}) | {"torch", "numpy", "scipy"}
+PLUGIN_MAY_USE = (sys.stdlib_module_names - {"importlib", "runpy", "pkgutil"}) | {
+    "torch",
+    "numpy",
+    "scipy",
+}
 
 HEAVY = ["torch", "torchvision", "pandas", "matplotlib", "scipy"]
 
@@ -68,7 +86,9 @@ def core_violations(module: str, source: str, package: str = "pflbench") -> list
     """Imports against the direction; `module` is its name in the table (`report` for every file of that package)."""
     forbidden = FORBIDDEN.get(module, FORBIDDEN_TO_LEAVES)
     parts = {name: name.split(".") for name in imported(source, package)}
-    return sorted(name for name, part in parts.items() if part[0] == "pflbench" and {*part[1:2]} & forbidden)
+    return sorted(
+        name for name, part in parts.items() if part[0] == "pflbench" and {*part[1:2]} & forbidden
+    )
 
 
 def core_files() -> dict[Path, tuple[str, str]]:
@@ -84,7 +104,11 @@ def core_files() -> dict[Path, tuple[str, str]]:
 
 def test_plugins_import_only_the_interface():
     plugins = sorted((ROOT / "algorithms").glob("*.py"))
-    found = {path.name: bad for path in plugins if (bad := plugin_violations(path.read_text(encoding="utf-8")))}
+    found = {
+        path.name: bad
+        for path in plugins
+        if (bad := plugin_violations(path.read_text(encoding="utf-8")))
+    }
     assert plugins
     assert found == {}
 
@@ -116,7 +140,7 @@ def test_readers_of_a_folder_need_each_other_only(module: str):
         ("from pflbench.algorithms.fedavg import FedAvg", "pflbench.algorithms.fedavg.FedAvg"),
         ("import algorithms.fedavg", "algorithms.fedavg"),
         ("import pflbench", "pflbench"),
-        ("from pflbench import engine", "pflbench.engine"),
+        ("from pflbench import engine", "pflbench.simulation.engine"),
         ("from ..rng import stream", "pflbench.rng.stream"),
         ("def f():\n    import pandas", "pandas"),
         ("import importlib", "importlib"),
@@ -132,52 +156,77 @@ def test_a_plugin_that_breaks_the_rule_is_found(line: str, name: str):
 @pytest.mark.parametrize(
     "module, package, line, bad",
     [
-        ("engine", "pflbench", "from pflbench.cohort import Cohort", True),
+        ("engine", "pflbench", "from pflbench.simulation.cohort import Cohort", True),
         ("engine", "pflbench", "from .cohort import Cohort", True),
-        ("cohort", "pflbench", "from pflbench.engine import Engine", False),
+        ("cohort", "pflbench", "from pflbench.simulation.engine import Engine", False),
         ("rounds", "pflbench", "def f():\n    from pflbench import sweep", True),
-        ("rounds", "pflbench", "import pflbench.federation, pflbench.registry", False),
-        ("federation", "pflbench", "from pflbench.rounds import execute", True),
-        ("federation", "pflbench", "from pflbench.cohort import Cohort", False),
+        (
+            "rounds",
+            "pflbench",
+            "import pflbench.simulation.federation, pflbench.methods.registry",
+            False,
+        ),
+        ("federation", "pflbench", "from pflbench.simulation.runner import execute", True),
+        ("federation", "pflbench", "from pflbench.simulation.cohort import Cohort", False),
         ("cohort", "pflbench", "from pflbench import federation", True),
-        ("site", "pflbench", "from pflbench.engine import Engine", True),
-        ("engine", "pflbench", "from pflbench.site import Site", False),
-        ("config", "pflbench", "from pflbench.site import Setup", True),
+        ("site", "pflbench", "from pflbench.simulation.engine import Engine", True),
+        ("engine", "pflbench", "from pflbench.simulation.client_worker import ClientWorker", False),
+        ("config", "pflbench", "from pflbench.simulation.client_worker import Setup", True),
         ("report", "pflbench.report", "from ..rounds import execute", True),
-        ("report", "pflbench.report", "from pflbench.site import Setup", True),
+        ("report", "pflbench.report", "from pflbench.simulation.client_worker import Setup", True),
         ("report", "pflbench.report", "from pflbench import records", False),
-        ("report", "pflbench.report", "from pflbench.errors import UserError\nfrom .tables import table", False),
-        ("api", "pflbench", "from pflbench.engine import Engine", True),
+        (
+            "report",
+            "pflbench.report",
+            "from pflbench.errors import UserError\nfrom .tables import table",
+            False,
+        ),
+        ("api", "pflbench", "from pflbench.simulation.engine import Engine", True),
         ("wire", "pflbench", "from pflbench.api import Message", False),
         ("config", "pflbench", "from pflbench import cli", True),
         ("sweep", "pflbench", "from pflbench.report import tables", True),
-        ("sweep", "pflbench", "from pflbench.board import Board", True),
-        ("board", "pflbench", "from pflbench.sweep import Sweep", False),
+        ("sweep", "pflbench", "from pflbench.sweep.progress import SweepProgress", True),
+        ("board", "pflbench", "from pflbench.sweep.scheduler import Sweep", False),
         ("tune", "pflbench", "from pflbench import experiment, records, space", False),
         ("tune", "pflbench", "from pflbench import cli_tune", True),
         ("tune", "pflbench", "from pflbench.report import numbers", True),
         ("sweep", "pflbench", "from pflbench import tune", True),
         ("space", "pflbench", "from pflbench import tune", True),
-        ("launch", "pflbench.launch", "from pflbench.sweep import Sweep", True),
-        ("launch", "pflbench.launch", "from ..sweep import Sweep", True),
-        ("launch", "pflbench.launch", "from .task import Task\nfrom pflbench import rounds", False),
-        ("sweep", "pflbench", "from pflbench.launch.task import Task", False),
-        ("rounds", "pflbench", "from pflbench.launch.task import Task", True),
+        ("launch", "pflbench.sweep.launchers", "from pflbench.sweep.scheduler import Sweep", True),
+        ("launch", "pflbench.sweep.launchers", "from ..sweep import Sweep", True),
+        (
+            "launch",
+            "pflbench.sweep.launchers",
+            "from .task import Task\nfrom pflbench import rounds",
+            False,
+        ),
+        ("sweep", "pflbench", "from pflbench.sweep.launchers.task import Task", False),
+        ("rounds", "pflbench", "from pflbench.sweep.launchers.task import Task", True),
         ("rounds", "pflbench", "from pflbench import estimate", True),
         ("estimate", "pflbench", "from pflbench import rounds", False),
-        ("estimate", "pflbench", "from pflbench.sweep import Sweep", True),
-        ("ledger", "pflbench", "from pflbench.sweep import Sweep", True),
-        ("plan", "pflbench", "from pflbench.rounds import execute", True),
+        ("estimate", "pflbench", "from pflbench.sweep.scheduler import Sweep", True),
+        ("ledger", "pflbench", "from pflbench.sweep.scheduler import Sweep", True),
+        ("plan", "pflbench", "from pflbench.simulation.runner import execute", True),
         ("standing", "pflbench", "from pflbench import board", True),
-        ("experiment", "pflbench", "from pflbench.launch.local import Local", True),
+        ("experiment", "pflbench", "from pflbench.sweep.launchers.local import Local", True),
         ("experiment", "pflbench", "from pflbench import cli_sweep", True),
         ("experiment", "pflbench", "from pflbench import config, plan, registry", False),
-        ("report", "pflbench.report", "from pflbench import ledger, plan, records, standing", False),
-        ("report", "pflbench.report", "from pflbench.sweep import Sweep", True),
-        ("report", "pflbench.report", "from pflbench.launch.task import Task", True),
+        (
+            "report",
+            "pflbench.report",
+            "from pflbench import ledger, plan, records, standing",
+            False,
+        ),
+        ("report", "pflbench.report", "from pflbench.sweep.scheduler import Sweep", True),
+        ("report", "pflbench.report", "from pflbench.sweep.launchers.task import Task", True),
         ("report", "pflbench.report", "from pflbench import estimate", True),
         ("cli", "pflbench", "from pflbench import cli_run, report, sweep, testing", False),
-        ("cli_sweep", "pflbench", "from pflbench import board, estimate, experiment, plan, standing, sweep", False),
+        (
+            "cli_sweep",
+            "pflbench",
+            "from pflbench import board, estimate, experiment, plan, standing, sweep",
+            False,
+        ),
         ("console", "pflbench", "from pflbench import cli", True),
     ],
 )
@@ -186,8 +235,10 @@ def test_an_import_against_the_direction_is_found(module: str, package: str, lin
 
 
 def test_the_command_line_starts_without_heavy_packages():
-    modules = "pflbench.cli, pflbench.ledger, pflbench.plan, pflbench.standing"  # the last three: `pflbench status`
+    modules = "pflbench.cli.main, pflbench.records.leases, pflbench.records.plan, pflbench.records.status"  # the last three: `pflbench status`
     code = f"import sys, {modules}; print(*[name for name in {HEAVY} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == []

@@ -14,8 +14,14 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def python(code: str, cwd: Path, *path: Path) -> str:
     """What a fresh interpreter prints, started in `cwd` with `path` in front of the installed packages."""
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path)), "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run([sys.executable, "-c", code], cwd=cwd, env=env, capture_output=True, text=True, check=False)
+    env = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(map(str, path)),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=cwd, env=env, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -23,7 +29,16 @@ def python(code: str, cwd: Path, *path: Path) -> str:
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     out = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(ROOT)]
+    command = [
+        sys.executable,
+        "-m",
+        "build",
+        "--wheel",
+        "--no-isolation",
+        "--outdir",
+        str(out),
+        str(ROOT),
+    ]
     done = subprocess.run(command, cwd=out, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     (path,) = out.glob("*.whl")
@@ -41,7 +56,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
         ("results/paper", "*.csv", "pflbench/paper"),
     ],
 )
-def test_every_file_is_in_the_wheel(wheel: zipfile.ZipFile, folder: str, pattern: str, package: str):
+def test_every_file_is_in_the_wheel(
+    wheel: zipfile.ZipFile, folder: str, pattern: str, package: str
+):
     files = [path.relative_to(ROOT / folder).as_posix() for path in (ROOT / folder).glob(pattern)]
     assert files
     assert {f"{package}/{name}" for name in files} <= set(wheel.namelist())
@@ -58,7 +75,7 @@ def test_the_wheel_holds_one_package_and_nothing_else(wheel: zipfile.ZipFile):
 
 def test_the_wheel_declares_its_command(wheel: zipfile.ZipFile):
     entry_points = wheel.read("pflbench-0.1.0.dist-info/entry_points.txt").decode()
-    assert "[console_scripts]\npflbench = pflbench.cli:main" in entry_points
+    assert "[console_scripts]\npflbench = pflbench.cli.main:main" in entry_points
 
 
 def test_plugins_are_found_in_an_unpacked_wheel(wheel: zipfile.ZipFile, tmp_path: Path):
@@ -79,7 +96,9 @@ def test_the_shim_adds_the_folder_of_a_checkout_only(folder: str, tmp_path: Path
     (tmp_path / "pflbench/__init__.py").touch()
     (tmp_path / folder).mkdir()
     (tmp_path / folder / "brand_new.py").write_text("here = True\n")
-    find = f"import importlib.util as u; print(u.find_spec('pflbench.{folder}.brand_new') is not None)"
+    find = (
+        f"import importlib.util as u; print(u.find_spec('pflbench.{folder}.brand_new') is not None)"
+    )
     assert python(find, tmp_path, tmp_path) == "False"
     (tmp_path / "pyproject.toml").touch()
     assert python(find, tmp_path, tmp_path) == "True"

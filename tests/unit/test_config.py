@@ -5,9 +5,10 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import pytest
 
-from pflbench import config, registry
-from pflbench.api import Hparams, setting
+from pflbench import config
+from pflbench.api import Hparams, hparam
 from pflbench.errors import UserError
+from pflbench.methods import registry
 
 
 def run(**settings):
@@ -19,51 +20,36 @@ def test_defaults_complete_the_hyperparameters():
     assert made.algorithm == "fedcosr"
     assert made.hparams["alpha"] == 0.5
     assert made.hparams["lr"] == 0.003
-    assert set(made.hparams) == {f.name for f in fields(registry.hparams_type(registry.load("fedcosr")))}
+    assert set(made.hparams) == {
+        f.name for f in fields(registry.hparams_type(registry.load("fedcosr")))
+    }
 
 
 def test_id_hashes_what_changes_numbers():
     same = {run().id, run(clients=20).id, run(clients="20").id}
-    other = {run(clients=21).id, run(seed=1).id, config.make("fedavg", {}, {"lr": 0.1}).id, run(keep=0.5).id}
+    other = {
+        run(clients=21).id,
+        run(seed=1).id,
+        config.make("fedavg", {}, {"lr": 0.1}).id,
+        run(data_fraction=0.5).id,
+    }
     assert len(same) == 1
     assert len(other | same) == 5
 
 
-STORED = {
-    "fedavg-digits-dir0.1-s0-cf1258bd21": {"algorithm": "fedavg"},
-    "fedcosr-digits-path2-s3-fd210e8e99": {
-        "algorithm": "fedcosr",
-        "partition": "path:2",
-        "seed": 3,
-        "samples_per_client": [80, 100],
-        "overlap": True,
-        "keep": 0.1,
-        "keep_last": 5,
-        "hparams": {"alpha": 2.0},
-    },
-    "ditto-cifar10-dir0.1-s0-2fcebca0fc": {
-        "algorithm": "ditto",
-        "dataset": "cifar10",
-        "clients": 100,
-        "participation": 0.1,
-        "model": "resnet18",
-        "partition_seed": 7,
-    },
-}
-
-
-@pytest.mark.parametrize("name", STORED)
-def test_runs_that_were_stored_before_a_setting_was_added_keep_their_names(name):
-    made = config.read(STORED[name])
-    assert made.id == name
-    assert config.read(config.as_json(made)) == made
-
-
-def test_added_settings_name_a_run_where_they_are_not_the_default():
+def test_every_option_is_part_of_the_id():
     ids = {run().id, run(max_samples=30).id, run(max_samples=31).id, run(representations=5).id}
-    ids |= {run(validation=0.1).id, run(validation=0.2).id, run(evaluate_clients=5).id, run(evaluate_clients=6).id}
+    ids |= {
+        run(validation=0.1).id,
+        run(validation=0.2).id,
+        run(evaluate_clients=5).id,
+        run(evaluate_clients=6).id,
+    }
     assert len(ids) == 8
-    assert run(max_samples="none", representations="0", validation="0", evaluate_clients="none").id == run().id
+    assert (
+        run(max_samples="none", representations="0", validation="0", evaluate_clients="none").id
+        == run().id
+    )
 
 
 @pytest.mark.parametrize("parts", [("train", "test"), ("train", "test", "validation")])
@@ -82,17 +68,24 @@ def test_id_of_a_file_is_its_content_not_its_path(tmp_path):
 
 
 def test_run_survives_being_stored():
-    made = run(samples_per_client="80-100", overlap="true", keep_last=5, keep=0.1)
+    made = run(samples_per_client="80-100", overlap="true", scarce_clients=5, data_fraction=0.1)
     assert made.samples_per_client == (80, 100)
     assert config.read(config.as_json(made)) == made
 
 
 def test_toml_with_scarcity(tmp_path):
     file = tmp_path / "run.toml"
-    file.write_text('algorithm = "fedcosr"\nrounds = 7\nscarce = {last = 5, keep = 0.1}\n[hparams]\nalpha = 2\n')
+    file.write_text(
+        'algorithm = "fedcosr"\nrounds = 7\nscarce_clients = 5\ndata_fraction = 0.1\n[hparams]\nalpha = 2\n'
+    )
     settings, hparams = config.from_toml(file)
     made = config.make(settings.pop("algorithm"), settings, hparams)
-    assert (made.rounds, made.keep, made.keep_last, made.hparams["alpha"]) == (7, 0.1, 5, 2.0)
+    assert (made.rounds, made.data_fraction, made.scarce_clients, made.hparams["alpha"]) == (
+        7,
+        0.1,
+        5,
+        2.0,
+    )
 
 
 @pytest.mark.parametrize(
@@ -125,7 +118,13 @@ def test_mistakes_are_named(settings, hparams, says):
 
 @pytest.mark.parametrize(
     ("share", "own", "clients", "size"),
-    [(1.0, 1.0, 20, 20), (0.1, 1.0, 20, 2), (0.3, 1.0, 10, 3), (0.01, 1.0, 20, 1), (0.5, 0.1, 100, 10)],
+    [
+        (1.0, 1.0, 20, 20),
+        (0.1, 1.0, 20, 2),
+        (0.3, 1.0, 10, 3),
+        (0.01, 1.0, 20, 1),
+        (0.5, 0.1, 100, 10),
+    ],
 )
 def test_cohort_size(share, own, clients, size):
     made = replace(run(clients=clients, participation=share), hparams={"participation": own})
@@ -134,7 +133,9 @@ def test_cohort_size(share, own, clients, size):
 
 @dataclass(frozen=True)
 class PerDataset(Hparams):
-    alpha: float = setting(0.01, (0.0, 1.0), "depends", per_dataset={"cifar10": 0.2, "cifar100": 0.3})
+    alpha: float = hparam(
+        0.01, (0.0, 1.0), "depends", per_dataset={"cifar10": 0.2, "cifar100": 0.3}
+    )
 
 
 @pytest.mark.parametrize(

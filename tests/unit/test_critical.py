@@ -10,25 +10,89 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from scipy import stats
 
 from pflbench.errors import UserError
-from pflbench.report import critical
-from pflbench.report.critical import Ranking
-from pflbench.report.statistics import Refusal
+from pflbench.report.stats import critical
+from pflbench.report.stats.critical import Ranking
+from pflbench.report.stats.statistics import Refusal
 
 # AUC of four variants of C4.5 on 14 data sets: Demsar, JMLR 7 (2006), table 6. One value has a fourth
 # digit (0.9751), as the table ranks it before the other 0.975 in its row.
 DEMSAR = pd.DataFrame(
     {
-        "C4.5": [0.763, 0.599, 0.954, 0.628, 0.882, 0.936, 0.661, 0.583, 0.775, 1.0, 0.940, 0.619, 0.972, 0.957],
-        "C4.5+m": [0.768, 0.591, 0.971, 0.661, 0.888, 0.931, 0.668, 0.583, 0.838, 1.0, 0.962, 0.666, 0.981, 0.978],
-        "C4.5+cf": [0.771, 0.590, 0.968, 0.654, 0.886, 0.916, 0.609, 0.563, 0.866, 1.0, 0.965, 0.614, 0.9751, 0.946],
-        "C4.5+m+cf": [0.798, 0.569, 0.967, 0.657, 0.898, 0.931, 0.685, 0.625, 0.875, 1.0, 0.962, 0.669, 0.975, 0.970],
+        "C4.5": [
+            0.763,
+            0.599,
+            0.954,
+            0.628,
+            0.882,
+            0.936,
+            0.661,
+            0.583,
+            0.775,
+            1.0,
+            0.940,
+            0.619,
+            0.972,
+            0.957,
+        ],
+        "C4.5+m": [
+            0.768,
+            0.591,
+            0.971,
+            0.661,
+            0.888,
+            0.931,
+            0.668,
+            0.583,
+            0.838,
+            1.0,
+            0.962,
+            0.666,
+            0.981,
+            0.978,
+        ],
+        "C4.5+cf": [
+            0.771,
+            0.590,
+            0.968,
+            0.654,
+            0.886,
+            0.916,
+            0.609,
+            0.563,
+            0.866,
+            1.0,
+            0.965,
+            0.614,
+            0.9751,
+            0.946,
+        ],
+        "C4.5+m+cf": [
+            0.798,
+            0.569,
+            0.967,
+            0.657,
+            0.898,
+            0.931,
+            0.685,
+            0.625,
+            0.875,
+            1.0,
+            0.962,
+            0.669,
+            0.975,
+            0.970,
+        ],
     }
 )
 
 
 def runs(table: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
     """A row of the table is a setting."""
-    long = table.rename_axis("setting").reset_index().melt("setting", var_name="method", value_name="accuracy")
+    long = (
+        table.rename_axis("setting")
+        .reset_index()
+        .melt("setting", var_name="method", value_name="accuracy")
+    )
     return long.assign(seed=seed)
 
 
@@ -164,7 +228,11 @@ def test_enough_blocks_come_before_more_cells():
 @pytest.mark.parametrize(
     "table, blocks, reason",
     [
-        ({"A": [1.0] * 5, "B": [2.0] * 5}, "settings", "Friedman's test needs 3 methods, there are 2"),
+        (
+            {"A": [1.0] * 5, "B": [2.0] * 5},
+            "settings",
+            "Friedman's test needs 3 methods, there are 2",
+        ),
         (
             {"A": [1.0], "B": [2.0], "C": [3.0]},
             "settings",
@@ -191,14 +259,18 @@ def many(methods: int, blocks: int) -> Ranking:
     return ranked(runs(pd.DataFrame(table, columns=[f"Personalized{i}" for i in range(methods)])))
 
 
-@pytest.mark.parametrize("methods, blocks, width", [(22, 12, 7.0), (22, 3, 4.2), (5, 30, 3.5), (3, 40, 7.0)])
+@pytest.mark.parametrize(
+    "methods, blocks, width", [(22, 12, 7.0), (22, 3, 4.2), (5, 30, 3.5), (3, 40, 7.0)]
+)
 def test_texts_are_in_the_picture_and_do_not_overlap(methods: int, blocks: int, width: float):
     figure = critical.diagram(many(methods, blocks), width=width)
     renderer = FigureCanvasAgg(figure).get_renderer()
     boxes = [text.get_window_extent(renderer) for text in figure.axes[0].texts]
     assert all(box.x0 >= 0 and box.y0 >= 0 for box in boxes)
     assert all(box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1 for box in boxes)
-    assert [(i, j) for i, a in enumerate(boxes) for j, b in enumerate(boxes[:i]) if a.overlaps(b)] == []
+    assert [
+        (i, j) for i, a in enumerate(boxes) for j, b in enumerate(boxes[:i]) if a.overlaps(b)
+    ] == []
 
 
 def test_every_method_has_a_label_at_its_rank():
@@ -236,10 +308,16 @@ def test_bars_are_the_groups_and_keep_clear_of_each_other():
 
 def test_the_critical_difference_is_drawn_to_scale_or_said_to_be_longer():
     short, long = many(5, 30), many(22, 2)
-    (bar,) = [line.get_xdata() for line in critical.diagram(short).axes[0].lines if line.get_gid() == "difference"]
+    (bar,) = [
+        line.get_xdata()
+        for line in critical.diagram(short).axes[0].lines
+        if line.get_gid() == "difference"
+    ]
     assert bar[1] - bar[0] == pytest.approx(short.difference)
     assert long.difference > 21
-    (text,) = [text.get_text() for text in critical.diagram(long).axes[0].texts if text.get_gid() == "CD"]
+    (text,) = [
+        text.get_text() for text in critical.diagram(long).axes[0].texts if text.get_gid() == "CD"
+    ]
     assert text == f"CD = {long.difference:.2f}, longer than the axis"
 
 

@@ -8,9 +8,10 @@ import dataclasses
 import pytest
 import torch
 
-from pflbench import ops, wire
+from pflbench import ops
 from pflbench.errors import UserError
-from pflbench.site import device_of
+from pflbench.simulation import messages
+from pflbench.simulation.client_worker import device_of
 from pflbench.testing import toy
 
 META = torch.device("meta")
@@ -18,7 +19,9 @@ META = torch.device("meta")
 
 def elsewhere():
     """A method and a client whose tensors are not on the CPU."""
-    federation = toy("fedavg", {"dropout": 0.3}, model="cnn", dataset="synthetic:classes=4,side=16,samples=160")
+    federation = toy(
+        "fedavg", {"dropout": 0.3}, model="cnn", dataset="synthetic:classes=4,side=16,samples=160"
+    )
     task = dataclasses.replace(federation.algorithm.task, device=META)
     client = federation.client(0)
     client = dataclasses.replace(client, task=task, y=client.y.to(META))
@@ -26,14 +29,16 @@ def elsewhere():
 
 
 def devices(tree) -> set[str]:
-    return {leaf.device.type for leaf in wire.leaves(tree)}
+    return {leaf.device.type for leaf in messages.leaves(tree)}
 
 
 def test_a_whole_client_round_stays_on_the_device():
     algorithm, client = elsewhere()
-    reply, state = algorithm.local(client, wire.sent({"theta": algorithm.task.initial}, META))
+    reply, state = algorithm.client_update(
+        client, messages.sent({"theta": algorithm.task.initial}, META)
+    )
     assert devices(reply) == {"meta"}
-    assert devices(algorithm.trained(client, {}, reply)) == {"meta"}
+    assert devices(algorithm.trained_model(client, {}, reply)) == {"meta"}
     assert state == {}
 
 
@@ -50,13 +55,17 @@ def test_statistics_and_scoring_stay_on_the_device():
     means, counts = ops.class_means(algorithm.net(algorithm.task.initial), client, clip=1.0)
     x, y = next(client.samples())
     scores = algorithm.predict(algorithm.task.initial, x)
-    assert devices({"a": means, "b": counts, "c": scores, "d": (scores.argmax(1) == y).sum()}) == {"meta"}
+    assert devices({"a": means, "b": counts, "c": scores, "d": (scores.argmax(1) == y).sum()}) == {
+        "meta"
+    }
 
 
 def test_the_meta_device_does_catch_what_stayed_on_the_cpu():
     algorithm, client = elsewhere()
     x, _ = next(client.samples())
-    here = dataclasses.replace(algorithm.task, device=torch.device("cpu")).net(algorithm.task.initial)
+    here = dataclasses.replace(algorithm.task, device=torch.device("cpu")).net(
+        algorithm.task.initial
+    )
     with pytest.raises(RuntimeError):
         ops.cross_entropy_loss(here, x, client.y)
 

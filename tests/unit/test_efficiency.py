@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from pflbench import config
-from pflbench.plan import Plan, Planned
-from pflbench.report import efficiency
-from pflbench.report.grid import significant
-from pflbench.report.layout import Layout, lay_out
-from pflbench.report.numbers import Experiment, Numbers
-from pflbench.report.parts import TablePart
+from pflbench.records.plan import Plan, Planned
+from pflbench.report.grouping.layout import Layout, lay_out
+from pflbench.report.load.runs import Experiment, Numbers
+from pflbench.report.render.grid import significant
+from pflbench.report.render.parts import TablePart
+from pflbench.report.tables import efficiency
 
 DEFAULTS = config.as_json(config.Run("x"))
 TITLES = {"local": "Local", "fedavg": "FedAvg", "mine": "Mine"}
@@ -30,15 +30,22 @@ def run(
     seed: int = 0,
     partition: str = "dir:0.1",
     cores: int = 2,
-    status: str = "done",
+    status: str = "finished",
     sent: Any = None,
 ) -> Numbers:
     values = {**DEFAULTS, "algorithm": algorithm, "seed": seed, "partition": partition}
-    planned = Planned(f"{algorithm}-{partition}-{seed}", algorithm, f"digits {partition}", "", values)
+    planned = Planned(
+        f"{algorithm}-{partition}-{seed}", algorithm, f"digits {partition}", "", values
+    )
     if status == "missing":
         return Numbers(planned, Path(planned.id), status)
     about = {
-        "method": {"title": TITLES[algorithm], "scored": "pre", "down": "theta", "up": "theta + 1"},
+        "method": {
+            "title": TITLES[algorithm],
+            "evaluation_point": "pre",
+            "down": "theta",
+            "up": "theta + 1",
+        },
         "data": {"title": "Digits"},
         "partition": {"digest": "d", "n_test": [1]},
         "machine": {"cores": cores},
@@ -53,17 +60,26 @@ def run(
         curves={"pre": np.array(curve)},
         clients=np.array([curve[-1]]),
         sent={name: np.array(sizes) for name, sizes in (sent or {}).items()},
-        seconds={"wall": np.array(wall), "client": np.array(wall) / 2, "server": np.array([0.5, 0.5])},
+        seconds={
+            "wall": np.array(wall),
+            "client": np.array(wall) / 2,
+            "server": np.array([0.5, 0.5]),
+        },
     )
 
 
 def layout(*runs: Numbers) -> Layout:
-    made = Experiment(Plan("trial", "A trial", "small", "", tuple(one.planned for one in runs)), runs)
+    made = Experiment(
+        Plan("trial", "A trial", "small", "", tuple(one.planned for one in runs)), runs
+    )
     return lay_out(made, [made])
 
 
 def rows(part: TablePart) -> dict[str, dict[str, str]]:
-    return {row[part.headers.index("Method")]: dict(zip(part.headers, row, strict=True)) for row in part.rows}
+    return {
+        row[part.headers.index("Method")]: dict(zip(part.headers, row, strict=True))
+        for row in part.rows
+    }
 
 
 def tables(*runs: Numbers, margin: float = 0.01) -> tuple[dict[str, TablePart], list[str]]:
@@ -90,7 +106,11 @@ def test_too_few_rounds_to_settle_are_refused_with_the_number_needed():
 
 def test_seconds_are_means_over_rounds_seeds_and_settings_and_ratios_within_a_setting():
     runs = [run(wall=[1, 3]), run(wall=[3, 5], seed=1), run(partition="path:2", wall=[10, 10])]
-    runs += [run("local", wall=[6, 6]), run("local", partition="path:2", wall=[5, 5]), run("local", seed=1)]
+    runs += [
+        run("local", wall=[6, 6]),
+        run("local", partition="path:2", wall=[5, 5]),
+        run("local", seed=1),
+    ]
     found = rows(tables(*runs)[0]["efficiency"])
     assert found["FedAvg"]["s/round"] == "6.500"  # ((2 + 4) / 2 + 10) / 2
     assert found["FedAvg"]["s of clients"] == "3.250"
@@ -100,7 +120,9 @@ def test_seconds_are_means_over_rounds_seeds_and_settings_and_ratios_within_a_se
 
 
 def test_settings_that_are_missing_are_counted():
-    parts, _ = tables(run(), run(partition="path:2", status="missing"), run("local", partition="path:2"))
+    parts, _ = tables(
+        run(), run(partition="path:2", status="missing"), run("local", partition="path:2")
+    )
     found = rows(parts["efficiency"])
     assert found["FedAvg"]["Settings"] == "1 of 2"
     assert found["Local"]["Time / FedAvg's"] == "\u2013"
@@ -121,7 +143,10 @@ def test_bytes_are_summed_over_parts_and_averaged_over_rounds():
     found = rows(part)
     assert (found["FedAvg"]["kB down"], found["FedAvg"]["kB up"]) == ("3.50", "0.0855")
     assert (found["Local"]["kB down"], found["Local"]["kB up"]) == ("0", "0")
-    assert (found["FedAvg"]["Formula, down"], found["FedAvg"]["Formula, up"]) == ("theta", "theta + 1")
+    assert (found["FedAvg"]["Formula, down"], found["FedAvg"]["Formula, up"]) == (
+        "theta",
+        "theta + 1",
+    )
     assert "1 kB = 1000 bytes" in part.caption
 
 
@@ -156,10 +181,22 @@ def test_three_digits_that_count(value: float, shown: str):
 def test_the_papers_numbers_are_labelled_and_only_for_its_methods():
     parts, _ = tables(run(), run("mine"))
     costs, sent = rows(parts["efficiency"]), rows(parts["communication"])
-    assert (costs["FedAvg"]["The paper's rounds"], costs["FedAvg"]["The paper's s/round"]) == ("33.33", "45.17")
-    assert (costs["Mine"]["The paper's rounds"], costs["Mine"]["The paper's s/round"]) == ("\u2013", "\u2013")
-    assert (sent["FedAvg"]["The paper's claim"], sent["Mine"]["The paper's claim"]) == ("2 (theta)", "\u2013")
-    assert "FedCoSR paper" in parts["efficiency"].caption and "not measured here" in parts["efficiency"].caption
+    assert (costs["FedAvg"]["The paper's rounds"], costs["FedAvg"]["The paper's s/round"]) == (
+        "33.33",
+        "45.17",
+    )
+    assert (costs["Mine"]["The paper's rounds"], costs["Mine"]["The paper's s/round"]) == (
+        "\u2013",
+        "\u2013",
+    )
+    assert (sent["FedAvg"]["The paper's claim"], sent["Mine"]["The paper's claim"]) == (
+        "2 (theta)",
+        "\u2013",
+    )
+    assert (
+        "FedCoSR paper" in parts["efficiency"].caption
+        and "not measured here" in parts["efficiency"].caption
+    )
     assert "Scale: small." in parts["efficiency"].caption
 
 

@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from pflbench import config, experiment
+from pflbench import config
 from pflbench.errors import UserError
-from pflbench.plan import Plan, Planned
+from pflbench.records.plan import Plan, Planned
+from pflbench.sweep import experiment
 
 PLUGIN = '''"""Mine."""
-from pflbench.api import Algorithm, Taxonomy
+from pflbench.api import Algorithm
 class Mine(Algorithm):
-    title, taxonomy = "Mine", Taxonomy("FL", "none")
+    title, family = "Mine", "none"
 '''
 
 
@@ -38,7 +39,10 @@ def test_the_least_file_means_all_methods_once_with_the_defaults_of_a_run(tmp_pa
     assert (made.name, made.title, made.scale) == ("mine", "mine", "paper")
     fedavg = next(run for run in made.runs if run.plugin == "fedavg")
     assert fedavg.config == config.as_json(config.make("fedavg", {}, {}))
-    assert (fedavg.id, fedavg.name) == (config.make("fedavg", {}, {}).id, "fedavg, digits dir:0.1, seed 0")
+    assert (fedavg.id, fedavg.name) == (
+        config.make("fedavg", {}, {}).id,
+        "fedavg, digits dir:0.1, seed 0",
+    )
 
 
 def test_lists_of_a_block_multiply_and_blocks_add_up(tmp_path):
@@ -47,14 +51,18 @@ def test_lists_of_a_block_multiply_and_blocks_add_up(tmp_path):
     rounds = 7
     [[settings]]
     partition = ["dir:0.1", "path:2"]
-    keep = [0.5, 1.0]
+    data_fraction = [0.5, 1.0]
     [[settings]]
     dataset = "cifar10"
     rounds = 9
     """
-    found = shown(plan(tmp_path, text).runs, "algorithm", "dataset", "partition", "keep", "rounds")
+    found = shown(
+        plan(tmp_path, text).runs, "algorithm", "dataset", "partition", "data_fraction", "rounds"
+    )
     both = ("fedavg", "local")
-    first = [(m, "digits", p, k, 7) for p in ("dir:0.1", "path:2") for k in (0.5, 1.0) for m in both]
+    first = [
+        (m, "digits", p, k, 7) for p in ("dir:0.1", "path:2") for k in (0.5, 1.0) for m in both
+    ]
     assert found == [*first, *[(m, "cifar10", "dir:0.1", 1.0, 9) for m in both]]
 
 
@@ -73,7 +81,8 @@ def test_every_variant_meets_every_setting(tmp_path):
     assert usual["gamma"] != 0.5
     given = [run.config["hparams"] for run in runs]
     found = [
-        (run.config["partition"], run.variant, hp["alpha"], hp["gamma"]) for run, hp in zip(runs, given, strict=True)
+        (run.config["partition"], run.variant, hp["alpha"], hp["gamma"])
+        for run, hp in zip(runs, given, strict=True)
     ]
     variants = [
         ("as published", usual["alpha"], usual["gamma"]),
@@ -112,16 +121,21 @@ def test_the_closer_says_more_top_setting_variant_method(tmp_path):
     names = ("clients", "rounds", "width", "eval_every")
     assert shown([fedavg, fedprox, lgfedavg], *names) == [(5, 6, 7, 7), (5, 6, 7, 8), (5, 6, 7, 9)]
     assert {"lr": 0.6, "epochs": 5, "batch_size": 7}.items() <= fedavg.config["hparams"].items()
-    assert {"lr": 0.6, "epochs": 5, "batch_size": 8, "mu": 0.8}.items() <= fedprox.config["hparams"].items()
+    assert {"lr": 0.6, "epochs": 5, "batch_size": 8, "mu": 0.8}.items() <= fedprox.config[
+        "hparams"
+    ].items()
 
 
 @pytest.mark.parametrize(
-    ("given", "seeds"), [("3", [0, 1, 2]), ("[4, 7]", [4, 7]), ("[0]", [0]), ("1", [0]), ("[]", None), ("0", None)]
+    ("given", "seeds"),
+    [("3", [0, 1, 2]), ("[4, 7]", [4, 7]), ("[0]", [0]), ("1", [0]), ("[]", None), ("0", None)],
 )
 def test_seeds_are_a_number_or_a_list(tmp_path, given, seeds):
     text = f'algorithms = ["local"]\nseeds = {given}'
     if seeds is None:
-        with pytest.raises(UserError, match=r"seeds = .*: must be a number of seeds or a list of seeds"):
+        with pytest.raises(
+            UserError, match=r"seeds = .*: must be a number of seeds or a list of seeds"
+        ):
             plan(tmp_path, text)
     else:
         assert [run.config["seed"] for run in plan(tmp_path, text).runs] == seeds
@@ -137,12 +151,16 @@ def test_settings_are_named_by_what_is_in_them_or_by_their_label(tmp_path):
     hparams.lr = 0.1
     [[settings]]
     label = "few"
-    keep = 0.5
+    data_fraction = 0.5
     [[settings]]
     dataset = "cifar10"
     """
     runs = plan(tmp_path, text).runs
-    assert [run.setting for run in runs] == ["digits iid clients=5 lr=0.1", "few", "cifar10 dir:0.1"]
+    assert [run.setting for run in runs] == [
+        "digits iid clients=5 lr=0.1",
+        "few",
+        "cifar10 dir:0.1",
+    ]
     assert runs[0].name == "fedavg, digits iid clients=5 lr=0.1, seed 0"
     assert {run.variant for run in runs} == {""}
 
@@ -165,7 +183,11 @@ def test_a_plugin_is_named_by_its_path_and_may_have_its_own_table(tmp_path):
 
 
 def test_keys_of_a_file_replace_those_of_what_it_includes(tmp_path):
-    read(tmp_path, 'title = "base"\nseeds = 2\nalgorithms = ["local"]\n[[settings]]\nkeep = 0.5\n', "base")
+    read(
+        tmp_path,
+        'title = "base"\nseeds = 2\nalgorithms = ["local"]\n[[settings]]\nkeep = 0.5\n',
+        "base",
+    )
     read(tmp_path, 'include = "base"\nrounds = 3\nseeds = 4\n', "middle")
     table = read(tmp_path, 'include = "middle"\nseeds = 5\n[[settings]]\nkeep_last = 1\n')
     assert table == {
@@ -173,7 +195,7 @@ def test_keys_of_a_file_replace_those_of_what_it_includes(tmp_path):
         "algorithms": ["local"],
         "rounds": 3,
         "seeds": 5,
-        "settings": [{"keep_last": 1}],
+        "settings": [{"scarce_clients": 1}],
     }
 
 
@@ -228,7 +250,10 @@ def test_files_that_include_each_other_are_told_in_one_line(tmp_path):
 
 
 def test_a_file_may_include_the_experiment_of_its_own_name(tmp_path):
-    assert read(tmp_path, 'include = "main"\nseeds = 9', "main") == {**experiment.read("main"), "seeds": 9}
+    assert read(tmp_path, 'include = "main"\nseeds = 9', "main") == {
+        **experiment.read("main"),
+        "seeds": 9,
+    }
 
 
 MISTAKES = {
@@ -250,7 +275,7 @@ MISTAKES = {
     "[methods.local]\nrounds = 3": r"unknown method in \[methods\] of experiment mine 'local'; .*known: fedavg, ",
     "[methods.fedprox.hparams]\nmuu = 1.0": "unknown hyperparameter of FedProx 'muu'; did you mean 'mu'",
     "[methods.fedavg]\nhparams.lr = [0.1, 0.2]": r"hyperparameter lr = \[0.1, 0.2\]: must be a number",
-    "keep = [0.1, 0.2]": r"setting keep = \[0.1, 0.2\]: must be a number",
+    "data_fraction = [0.1, 0.2]": r"setting data_fraction = \[0.1, 0.2\]: must be a number",
     "clients = 0": "clients = 0: must be at least 1",
     "seeds = '3'": "seeds = '3': must be a number of seeds",
     "seeds = [0, -1]": r"seeds = \[0, -1\]: must be",
@@ -292,13 +317,17 @@ def test_a_mistake_is_the_same_at_every_scale(tmp_path, text, says, scale):
         plan(tmp_path, f"algorithms = ['local']\n{text}", scale)
 
 
-@pytest.mark.parametrize("text", ["partition = ['iid', 'path:2']", "[methods.local]\npartition = ['iid', 'path:2']"])
+@pytest.mark.parametrize(
+    "text", ["partition = ['iid', 'path:2']", "[methods.local]\npartition = ['iid', 'path:2']"]
+)
 def test_a_list_of_text_belongs_in_a_block(tmp_path, text):
     with pytest.raises(UserError, match="partition"):
         plan(tmp_path, f"algorithms = ['local']\n{text}")
 
 
-@pytest.mark.parametrize("text", ["[methods.local]\nlr = 0.1", "[methods.local]\nalgorithms = ['fedavg']"])
+@pytest.mark.parametrize(
+    "text", ["[methods.local]\nlr = 0.1", "[methods.local]\nalgorithms = ['fedavg']"]
+)
 def test_an_unknown_key_of_a_method_is_told(tmp_path, text):
     with pytest.raises(UserError, match=r"unknown key of \[methods.local\]"):
         plan(tmp_path, f"algorithms = ['local']\n{text}")
@@ -325,20 +354,26 @@ TIERS = {  # experiments/scales.toml, by hand: rounds, seeds, samples of a clien
 def test_a_scale_bounds_rounds_seeds_and_samples(tmp_path, scale):
     rounds, seeds, samples = TIERS[scale]
     made = plan(tmp_path, "algorithms = ['local']\nseeds = 5", scale)
-    assert shown(made.runs, "rounds", "seed", "max_samples") == [(rounds, seed, samples) for seed in range(seeds)]
+    assert shown(made.runs, "rounds", "seed", "max_samples") == [
+        (rounds, seed, samples) for seed in range(seeds)
+    ]
     assert (made.scale, made.name) == (scale, "mine" if scale == "paper" else f"mine-{scale}")
 
 
 @pytest.mark.parametrize("scale", TIERS)
 def test_a_scale_never_asks_for_more_than_the_experiment(tmp_path, scale):
-    runs = plan(tmp_path, "algorithms = ['local']\nseeds = [8]\nrounds = 1\nmax_samples = 11", scale).runs
+    runs = plan(
+        tmp_path, "algorithms = ['local']\nseeds = [8]\nrounds = 1\nmax_samples = 11", scale
+    ).runs
     assert shown(runs, "rounds", "seed", "max_samples") == [(1, 8, 11)]
 
 
 def test_a_scale_bounds_what_blocks_and_methods_say_too(tmp_path):
     blocks = "[[settings]]\nrounds = 70\n[methods.fedavg]\nrounds = 60"
     text = f"algorithms = ['local', 'fedavg']\nseeds = [5, 6, 7, 8]\n{blocks}"
-    assert shown(plan(tmp_path, text, "small").runs, "rounds", "seed") == [(50, s) for s in (5, 6, 7) for _ in range(2)]
+    assert shown(plan(tmp_path, text, "small").runs, "rounds", "seed") == [
+        (50, s) for s in (5, 6, 7) for _ in range(2)
+    ]
 
 
 @pytest.mark.parametrize("scale", ["small", "smoke"])
@@ -353,18 +388,27 @@ def test_only_the_smoke_scale_has_stand_ins_and_only_for_what_is_downloaded(tmp_
     for scale in ("paper", "small"):
         assert shown(plan(tmp_path, text, scale).runs, "dataset") == usual
     smoke = plan(tmp_path, text, "smoke").runs
-    assert shown(smoke, "dataset") == [("synthetic:classes=10,channels=3,samples=6000",), *usual[1:]]
+    assert shown(smoke, "dataset") == [
+        ("synthetic:classes=10,channels=3,samples=6000",),
+        *usual[1:],
+    ]
     stand_ins = {name for tier in experiment.scales().values() for name in tier.get("stand_in", {})}
     assert stand_ins == {"cifar10", "cifar100", "emnist"}
 
 
 def test_samples_of_a_stored_partition_are_not_bounded():
     stored = {"partition": "file:stored.npz", "clients": 4, "dataset": "digits"}
-    assert experiment.scaled({**stored, "rounds": 9}, {"max_samples": 3, "rounds": 2}) == {**stored, "rounds": 2}
+    assert experiment.scaled({**stored, "rounds": 9}, {"max_samples": 3, "rounds": 2}) == {
+        **stored,
+        "rounds": 2,
+    }
 
 
 def test_sizes_that_are_drawn_are_not_bounded_by_a_scale():
-    assert experiment.scaled({"samples_per_client": "20-30"}, {"max_samples": 24}).get("max_samples") is None
+    assert (
+        experiment.scaled({"samples_per_client": "20-30"}, {"max_samples": 24}).get("max_samples")
+        is None
+    )
 
 
 def test_an_unknown_scale_is_told(tmp_path):
@@ -372,7 +416,9 @@ def test_an_unknown_scale_is_told(tmp_path):
         plan(tmp_path, "algorithms = ['local']", "smol")
 
 
-def planned(algorithm="fedavg", dataset="digits", partition="dir:0.1", variant="", **settings) -> Planned:
+def planned(
+    algorithm="fedavg", dataset="digits", partition="dir:0.1", variant="", **settings
+) -> Planned:
     run = config.make(algorithm, {"dataset": dataset, "partition": partition, **settings}, {})
     return Planned(run.id, algorithm, f"{dataset} {partition}", variant, config.as_json(run))
 
@@ -380,7 +426,7 @@ def planned(algorithm="fedavg", dataset="digits", partition="dir:0.1", variant="
 SYNTHETIC = "synthetic:classes=4,side=16"
 RUNS = {
     "avg": planned(),
-    "avg1": planned(seed=1, keep=0.5),
+    "avg1": planned(seed=1, data_fraction=0.5),
     "prox": planned("fedprox", partition="dir:0.5", variant="w/o CE"),
     "lg": planned("lgfedavg", dataset=SYNTHETIC, partition="path:2"),
 }
@@ -399,7 +445,7 @@ RUNS = {
         (["partition=dir:0.1,path:2"], [], "avg avg1 lg"),
         (["partition=dir:*", "fedavg"], [], "avg avg1"),  # all of them
         (["seed=1"], [], "avg1"),
-        (["seed=0,1", "keep=0.5"], [], "avg1"),
+        (["seed=0,1", "data_fraction=0.5"], [], "avg1"),
         ([f"dataset={SYNTHETIC}"], [], "lg"),
         ([f"dataset=digits,{SYNTHETIC}"], [], "avg avg1 prox lg"),
         (["dataset=synthetic:*"], [], "lg"),
@@ -411,12 +457,16 @@ RUNS = {
 )
 def test_runs_are_chosen_by_conditions(only, exclude, left):
     names = {run.id: name for name, run in RUNS.items()}
-    assert [names[run.id] for run in experiment.chosen(RUNS.values(), only, exclude)] == left.split()
+    assert [
+        names[run.id] for run in experiment.chosen(RUNS.values(), only, exclude)
+    ] == left.split()
 
 
 @pytest.mark.parametrize("where", ["only", "exclude"])
 def test_a_condition_on_what_is_no_setting_is_told(where):
-    with pytest.raises(UserError, match="unknown name in --only or --exclude 'datset'; did you mean 'dataset'"):
+    with pytest.raises(
+        UserError, match="unknown name in --only or --exclude 'datset'; did you mean 'dataset'"
+    ):
         experiment.chosen(RUNS.values(), **{"only": [], "exclude": [], where: ["datset=digits"]})
 
 
@@ -429,9 +479,18 @@ def test_a_condition_on_what_is_no_setting_is_told(where):
         ("a, b,", ["a", "b"]),
         ("dir:0.1,path:2,iid", ["dir:0.1", "path:2", "iid"]),
         ("synthetic:classes=4,side=16", ["synthetic:classes=4,side=16"]),
-        ("synthetic:classes=4, side=16,samples=9,digits", ["synthetic:classes=4,side=16,samples=9", "digits"]),
-        ("digits,synthetic:classes=4,side=16,npz:a.npz", ["digits", "synthetic:classes=4,side=16", "npz:a.npz"]),
-        ("synthetic:classes=4,synthetic:classes=5,side=8", ["synthetic:classes=4", "synthetic:classes=5,side=8"]),
+        (
+            "synthetic:classes=4, side=16,samples=9,digits",
+            ["synthetic:classes=4,side=16,samples=9", "digits"],
+        ),
+        (
+            "digits,synthetic:classes=4,side=16,npz:a.npz",
+            ["digits", "synthetic:classes=4,side=16", "npz:a.npz"],
+        ),
+        (
+            "synthetic:classes=4,synthetic:classes=5,side=8",
+            ["synthetic:classes=4", "synthetic:classes=5,side=8"],
+        ),
         ("synthetic,side=16", ["synthetic", "side=16"]),
     ],
 )
@@ -469,12 +528,16 @@ def test_our_experiments_are_those_of_the_table():
 def test_our_experiments_make_their_runs(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for sample in ("cifar10", "emnist47", "cifar100"):
-        Path(f"{sample}-sample.npz").write_bytes(sample.encode())  # a run's id has the hash of the file
+        Path(f"{sample}-sample.npz").write_bytes(
+            sample.encode()
+        )  # a run's id has the hash of the file
     table = experiment.read(name)
     made = experiment.make(name, table, "smoke")
     assert len(made.runs) == AT_SMOKE[name]
     assert made.title == table["title"]
-    places = [(run.setting, run.variant, run.config["algorithm"], run.config["seed"]) for run in made.runs]
+    places = [
+        (run.setting, run.variant, run.config["algorithm"], run.config["seed"]) for run in made.runs
+    ]
     assert len(set(places)) == len(places)  # every run has a place of its own in tables and figures
     assert all(run.id == config.read(run.config).id for run in made.runs)
 
@@ -487,13 +550,17 @@ def test_experiments_share_the_runs_that_they_have_in_common():
     unchanged = [run.id for run in made["ablation"] if run.variant == "FedCoSR"]
     assert len(unchanged) == 6
     assert set(unchanged) == ids["main"]
-    assert len(ids["sensitivity"]) == len(made["sensitivity"]) - 1  # the defaults are on both of its axes
+    assert (
+        len(ids["sensitivity"]) == len(made["sensitivity"]) - 1
+    )  # the defaults are on both of its axes
     assert len(ids["sensitivity"] & ids["main"]) == 1
 
 
 def test_every_distribution_of_the_tables_is_drawn():
     def partitions(name: str) -> set[tuple[Any, ...]]:
-        runs = experiment.make(name, {**experiment.read(name), "algorithms": ["local"], "seeds": 1}).runs
+        runs = experiment.make(
+            name, {**experiment.read(name), "algorithms": ["local"], "seeds": 1}
+        ).runs
         return set(shown(runs, "dataset", "partition", "clients"))
 
     assert partitions("distributions") == partitions("main") | partitions("scalability")
@@ -508,15 +575,23 @@ def test_the_paper_scale_changes_nothing():
 def test_a_plan_goes_by_settings_then_seeds_then_methods(tmp_path):
     text = "algorithms = ['local', 'fedavg']\nseeds = 2\n[[settings]]\nkeep = [0.5, 1.0]"
     expected = list(itertools.product((0.5, 1.0), (0, 1), ("local", "fedavg")))
-    assert shown(plan(tmp_path, text).runs, "keep", "seed", "algorithm") == expected
+    assert shown(plan(tmp_path, text).runs, "data_fraction", "seed", "algorithm") == expected
 
 
 def test_what_is_given_holds_in_blocks_too_and_leaves_their_other_hyperparameters(tmp_path):
     table = experiment.read("weighting")
-    faster = experiment.make("weighting", experiment.overridden(table, {"hparams": {"lr": "0.01"}, "rounds": 3}))
+    faster = experiment.make(
+        "weighting", experiment.overridden(table, {"hparams": {"lr": "0.01"}, "rounds": 3})
+    )
     assert len(faster.unique()) == 55
-    assert {(run.config["rounds"], run.config["hparams"]["lr"]) for run in faster.runs} == {(3, 0.01)}
-    fixed = experiment.make("weighting", experiment.overridden(table, {"hparams": {"gamma": "2.0"}}))
+    assert {(run.config["rounds"], run.config["hparams"]["lr"]) for run in faster.runs} == {
+        (3, 0.01)
+    }
+    fixed = experiment.make(
+        "weighting", experiment.overridden(table, {"hparams": {"gamma": "2.0"}})
+    )
     assert {run.config["hparams"]["gamma"] for run in fixed.runs} == {2.0}
-    fewer = experiment.make("scalability", experiment.overridden(experiment.read("scalability"), {"clients": 10}))
+    fewer = experiment.make(
+        "scalability", experiment.overridden(experiment.read("scalability"), {"clients": 10})
+    )
     assert {run.config["clients"] for run in fewer.runs} == {10}

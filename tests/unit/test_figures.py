@@ -10,53 +10,80 @@ import numpy as np
 import pytest
 from matplotlib.text import Text
 
-from pflbench.plan import Plan, Planned
-from pflbench.report import (
+from pflbench.papers.fedcosr import tau_figure
+from pflbench.records.plan import Plan, Planned
+from pflbench.report.figures import (
+    all_figures,
     circles,
     embedding,
-    figures,
     learning,
     pareto,
     per_client,
     scarcity,
     style,
     variation,
-    weighting,
 )
-from pflbench.report.layout import TITLES
-from pflbench.report.numbers import OTHERS, Choice, Experiment, Numbers
-from pflbench.report.overview import overview
+from pflbench.report.grouping.layout import TITLES
+from pflbench.report.grouping.overview import overview
+from pflbench.report.load.runs import OTHERS, Choice, Experiment, Numbers
 
 NAMES = {"".join(c for c in title.lower() if c.isalnum()): title for title in TITLES}
 SETTINGS = {
-    **{"dataset": "digits", "partition": "dir:0.1", "clients": 4, "rounds": 8, "participation": 1.0, "eval_every": 1},
-    **{"partition_seed": None, "keep": 1.0, "keep_last": None, "max_samples": None, "representations": 0},
+    **{
+        "dataset": "digits",
+        "partition": "dir:0.1",
+        "clients": 4,
+        "rounds": 8,
+        "participation": 1.0,
+        "eval_every": 1,
+    },
+    **{
+        "partition_seed": None,
+        "data_fraction": 1.0,
+        "scarce_clients": None,
+        "max_samples": None,
+        "representations": 0,
+    },
 }
 FEDCOSR = {"alpha": 1.0, "batch_size": 16, "tau": "exp", "tau_value": 0.0, "gamma": 0.8}
 
 
-def made(algorithm: str = "fedavg", accuracy: float = 0.5, seed: int = 0, **options: Any) -> Numbers:
+def made(
+    algorithm: str = "fedavg", accuracy: float = 0.5, seed: int = 0, **options: Any
+) -> Numbers:
     """A run whose clients score accuracy -0.1, +0.1, -0.1, +0.1, by a straight curve from zero."""
     status, variant, words, hparams, folder, series, cost = (
         options.pop(name, default)
         for name, default in {
-            **{"status": "done", "variant": "", "words": "", "hparams": {}, "folder": Path("none")},
+            **{
+                "status": "finished",
+                "variant": "",
+                "words": "",
+                "hparams": {},
+                "folder": Path("none"),
+            },
             **{"series": None, "cost": (1.0, 2.0)},
         }.items()
     )
     config = {**SETTINGS, "algorithm": algorithm, "seed": seed, "hparams": hparams, **options}
     setting = words or f"{config['dataset']} {config['partition']}"
-    planned = Planned(f"{algorithm}-{setting}-{variant}-{seed}", algorithm, setting, variant, config)
+    planned = Planned(
+        f"{algorithm}-{setting}-{variant}-{seed}", algorithm, setting, variant, config
+    )
     if status == "missing":
         return Numbers(planned, folder, status)
     clients, rounds = config["clients"], config["rounds"]
     counts = [{"0": 10 * (client + 1), "1": 20} for client in range(clients)]
     about = {
         "scale": None,
-        "method": {"title": NAMES.get(algorithm, algorithm), "scored": "post"},
+        "method": {"title": NAMES.get(algorithm, algorithm), "evaluation_point": "post"},
         "data": {"title": "Digits", "classes": 3},
         "partition": {
-            **{"digest": "d", "n_train": [sum(row.values()) for row in counts], "n_test": [10] * clients},
+            **{
+                "digest": "d",
+                "n_train": [sum(row.values()) for row in counts],
+                "n_test": [10] * clients,
+            },
             **{"train_classes": counts, "test_classes": counts},
         },
     }
@@ -73,8 +100,14 @@ def made(algorithm: str = "fedavg", accuracy: float = 0.5, seed: int = 0, **opti
         accuracy + np.resize([-0.1, 0.1], clients),
         float(rounds),
         np.linspace(2.0, 1.0, rounds),
-        {f"{way} theta": np.full(rounds, 1e6 * cost[0] / 2) for way in ("down", "up")} if cost[0] else {},
-        {"client": np.full(rounds, cost[1]), "server": np.zeros(rounds), "evaluation": np.full(rounds, 9.0)},
+        {f"{way} theta": np.full(rounds, 1e6 * cost[0] / 2) for way in ("down", "up")}
+        if cost[0]
+        else {},
+        {
+            "client": np.full(rounds, cost[1]),
+            "server": np.zeros(rounds),
+            "evaluation": np.full(rounds, 9.0),
+        },
     )
 
 
@@ -85,7 +118,9 @@ def experiment(*runs: Numbers, name: str = "test", scale: str = "small") -> Expe
 def drawn(kind: Any, *runs: Numbers, **options: Any) -> tuple[dict[str, Any], list[str]]:
     """Figures of one kind by name, and notes."""
     found = list(kind(overview(experiment(*runs, **options), Choice())))
-    return {part.name: part for part in found if not isinstance(part, str)}, [n for n in found if isinstance(n, str)]
+    return {part.name: part for part in found if not isinstance(part, str)}, [
+        n for n in found if isinstance(n, str)
+    ]
 
 
 def one(kind: Any, *runs: Numbers, **options: Any) -> Any:
@@ -132,15 +167,30 @@ def test_methods_of_a_small_figure_differ_in_colour(together: list[str]):
 def test_an_unknown_method_looks_the_same_everywhere_and_unlike_the_known():
     look = style.look("My-Method")
     assert look == style.look("my_method") != style.look("another")
-    assert all(look.dash != style.look(title).dash and look.marker != style.look(title).marker for title in TITLES)
+    assert all(
+        look.dash != style.look(title).dash and look.marker != style.look(title).marker
+        for title in TITLES
+    )
 
 
 # Machado, Oliveira and Fernandes (2009), severity 1, for linear RGB: protanopia, deuteranopia, tritanopia.
 BLINDNESS = [
     np.eye(3),
-    [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
-    [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
-    [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+    [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.011820, 0.042940, 0.968881],
+    ],
+    [
+        [1.255528, -0.076749, -0.178779],
+        [-0.078411, 0.930809, 0.147602],
+        [0.004733, 0.691367, 0.303900],
+    ],
 ]
 XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
 
@@ -163,7 +213,11 @@ def test_colours_can_be_told_apart_by_the_colour_blind(blindness: Any):
 def test_values_of_a_hyperparameter_are_shades_and_named_variants_colours():
     looks = style.variant_looks(["alpha=0.5", "alpha=1.0", "alpha=2.0", "w/o CE", "w/o Sep"])
     assert looks["alpha=1.0"].colour in style.FAMILIES
-    assert style.shades("#406080", 3) == ["#A0B0C0", "#406080", "#1A2633"]  # half way to white; 0.4 of it
+    assert style.shades("#406080", 3) == [
+        "#A0B0C0",
+        "#406080",
+        "#1A2633",
+    ]  # half way to white; 0.4 of it
     assert looks["w/o CE"].colour != looks["w/o Sep"].colour
     assert len({look.colour for look in looks.values()}) == 5
 
@@ -193,7 +247,10 @@ def test_length_of_the_moving_average(rounds: int, side: int):
 
 
 def test_curves_are_smoothed_means_over_seeds_with_their_range():
-    runs = [made(series=[0.1, 0.4, 0.1, 0.4, 0.1, 0.4, 0.1, 0.4]), made(series=[0.3] * 8, seed=1, accuracy=0.7)]
+    runs = [
+        made(series=[0.1, 0.4, 0.1, 0.4, 0.1, 0.4, 0.1, 0.4]),
+        made(series=[0.3] * 8, seed=1, accuracy=0.7),
+    ]
     part = one(learning.draw, *runs)
     accuracy, loss = part.figure.axes
     smooth = [10, 20, 30, 20, 30, 20, 30, 25]
@@ -211,23 +268,33 @@ def test_curves_are_smoothed_means_over_seeds_with_their_range():
 
 def test_of_many_methods_the_best_stand_out_and_all_are_in_the_legend():
     names = list(NAMES)[:10]
-    part = one(learning.draw, *(made(name, accuracy=0.2 + place / 20) for place, name in enumerate(names)))
+    part = one(
+        learning.draw, *(made(name, accuracy=0.2 + place / 20) for place, name in enumerate(names))
+    )
     widths = {line.get_label(): line.get_linewidth() for line in part.figure.axes[0].get_lines()}
     best = [NAMES[name] for name in names[:-6:-1]]
     assert {label for label, width in widths.items() if width > 1} == set(best)
-    assert [text.split("  ")[0] for text in legend(part)] == [NAMES[name] for name in reversed(names)]
+    assert [text.split("  ")[0] for text in legend(part)] == [
+        NAMES[name] for name in reversed(names)
+    ]
 
 
 def test_a_run_that_is_not_done_ends_in_a_cross_and_does_not_count():
     part = one(learning.draw, made("fedavg", 0.5), made("moon", 0.9, status="diverged"))
     assert legend(part) == ["FedAvg  50.0", "MOON  diverged"]
     crosses = [line for line in part.figure.axes[0].get_lines() if line.get_marker() == "x"]
-    assert [(line.get_color(), line.get_xdata()[0]) for line in crosses] == [(style.look("MOON").colour, 8.0)]
+    assert [(line.get_color(), line.get_xdata()[0]) for line in crosses] == [
+        (style.look("MOON").colour, 8.0)
+    ]
     assert "Not counted: MOON (1 diverged of 1)." in part.caption
 
 
 def test_seeds_that_are_not_done_are_no_part_of_a_mean():
-    runs = [made(accuracy=0.5), made(accuracy=0.9, seed=1, status="running"), made(seed=2, status="missing")]
+    runs = [
+        made(accuracy=0.5),
+        made(accuracy=0.9, seed=1, status="running"),
+        made(seed=2, status="missing"),
+    ]
     part = one(learning.draw, *runs)
     assert legend(part) == ["FedAvg  50.0"]
     assert lines(part.figure.axes[0], "FedAvg")[0].get_ydata()[0] == pytest.approx(50 / 8)
@@ -242,7 +309,12 @@ def test_a_loss_that_no_method_records_is_told():
 
 def test_single_runs_that_differ_in_a_hyperparameter_are_two_lines():
     runs = [made(hparams={"lr": lr}, accuracy=lr) for lr in (0.1, 0.2)]
-    part = one(learning.draw, *(replace(r, folder=Path(str(i))) for i, r in enumerate(runs)), name=OTHERS, scale="")
+    part = one(
+        learning.draw,
+        *(replace(r, folder=Path(str(i))) for i, r in enumerate(runs)),
+        name=OTHERS,
+        scale="",
+    )
     assert legend(part) == ["lr=0.2  20.0", "lr=0.1  10.0"]
 
 
@@ -264,9 +336,18 @@ def test_accuracy_against_total_cost_with_the_front_named():
     ]
     part = one(pareto.draw, *runs)
     megabytes, seconds = part.figure.axes
-    assert [float(lines(megabytes, label)[0].get_xdata()[0]) for label in ("Local", "FedProto")] == [0.0, 0.08]
-    assert [float(lines(seconds, label)[0].get_xdata()[0]) for label in ("Local", "FedCoSR")] == [8.0, 16.0]
-    assert {text.get_text() for text in marked(megabytes, "name")} == {"Local", "FedProto", "FedCoSR"}
+    assert [
+        float(lines(megabytes, label)[0].get_xdata()[0]) for label in ("Local", "FedProto")
+    ] == [0.0, 0.08]
+    assert [float(lines(seconds, label)[0].get_xdata()[0]) for label in ("Local", "FedCoSR")] == [
+        8.0,
+        16.0,
+    ]
+    assert {text.get_text() for text in marked(megabytes, "name")} == {
+        "Local",
+        "FedProto",
+        "FedCoSR",
+    }
     assert {text.get_text() for text in marked(seconds, "name")} == {"Local", "FedAvg", "FedCoSR"}
     (front,) = marked(seconds, "front")
     assert front.get_xdata() == pytest.approx([8, 12, 12, 16, 16])
@@ -277,12 +358,19 @@ def test_accuracy_against_total_cost_with_the_front_named():
 
 def test_names_on_the_front_do_not_hide_each_other():
     """Six methods that cost and score almost the same, and one that costs and scores much more."""
-    seconds, scores = [1, 1.01, 1.02, 1.03, 1.04, 1.05, 9], [0.3, 0.301, 0.302, 0.303, 0.304, 0.305, 0.9]
+    seconds, scores = (
+        [1, 1.01, 1.02, 1.03, 1.04, 1.05, 9],
+        [0.3, 0.301, 0.302, 0.303, 0.304, 0.305, 0.9],
+    )
     methods = zip(NAMES, seconds, scores, strict=False)
-    part = one(pareto.draw, *(made(name, score, cost=(1.0, second)) for name, second, score in methods))
+    part = one(
+        pareto.draw, *(made(name, score, cost=(1.0, second)) for name, second, score in methods)
+    )
     part.figure.draw_without_rendering()
     names = marked(part.figure.axes[1], "name")
-    boxes = [Text.get_window_extent(text) for text in names]  # that of an Annotation has its line in it
+    boxes = [
+        Text.get_window_extent(text) for text in names
+    ]  # that of an Annotation has its line in it
     assert len(boxes) == 7
     assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
 
@@ -295,7 +383,10 @@ def test_one_method_has_no_figure_of_cost():
 
 
 def test_scarce_clients_are_red_and_points_are_means_over_seeds():
-    runs = [made(accuracy=a, seed=seed, keep=0.1, keep_last=1) for seed, a in enumerate((0.5, 0.7))]
+    runs = [
+        made(accuracy=a, seed=seed, data_fraction=0.1, scarce_clients=1)
+        for seed, a in enumerate((0.5, 0.7))
+    ]
     part = one(per_client.draw, *runs)
     (axes,) = part.figure.axes
     assert [label.get_color() for label in axes.get_xticklabels()] == ["black"] * 3 + [style.SCARCE]
@@ -304,14 +395,20 @@ def test_scarce_clients_are_red_and_points_are_means_over_seeds():
     assert "Clients in red have 10 % of their training data" in part.caption
 
 
-@pytest.mark.parametrize("scarce", [{}, {"keep": 0.1}])
+@pytest.mark.parametrize("scarce", [{}, {"data_fraction": 0.1}])
 def test_accuracies_by_client_need_scarce_clients_among_others(scarce: dict[str, Any]):
     assert drawn(per_client.draw, made(**scarce)) == ({}, [])
 
 
 def test_accuracy_against_local_data_has_a_panel_for_every_partition():
     runs = [
-        made(name, accuracy=base + keep, keep=keep, partition=partition, words=f"digits {partition} keep={keep}")
+        made(
+            name,
+            accuracy=base + keep,
+            data_fraction=keep,
+            partition=partition,
+            words=f"digits {partition} data_fraction={keep}",
+        )
         for partition in ("dir:0.1", "path:2")
         for keep in (0.05, 0.25)
         for name, base in (("fedavg", 0.3), ("fedcosr", 0.5))
@@ -323,12 +420,18 @@ def test_accuracy_against_local_data_has_a_panel_for_every_partition():
     ]
     (line,) = lines(part.figure.axes[0], "FedCoSR")
     assert (list(line.get_xdata()), line.get_ydata()) == ([5, 25], pytest.approx([55, 75]))
-    assert [text.get_text() for text in part.figure.axes[0].get_xticklabels()] == ["5\n(45)", "25\n(45)"]
+    assert [text.get_text() for text in part.figure.axes[0].get_xticklabels()] == [
+        "5\n(45)",
+        "25\n(45)",
+    ]
     assert legend(part) == ["FedCoSR", "FedAvg"]
 
 
 def test_one_share_of_the_data_is_no_curve():
-    assert drawn(scarcity.draw, made(keep=0.1), made("moon", keep=0.1)) == ({}, [])
+    assert drawn(scarcity.draw, made(data_fraction=0.1), made("moon", data_fraction=0.1)) == (
+        {},
+        [],
+    )
 
 
 def test_circles_have_areas_by_samples():
@@ -337,7 +440,9 @@ def test_circles_have_areas_by_samples():
     (scatter,) = axes.collections
     places = scatter.get_offsets().astype(int).tolist()
     sizes = dict(zip(map(tuple, places), scatter.get_sizes(), strict=True))
-    assert set(sizes) == {(client, label) for client in range(4) for label in range(2)}  # nobody has class 2
+    assert set(sizes) == {
+        (client, label) for client in range(4) for label in range(2)
+    }  # nobody has class 2
     assert sizes[3, 0] / sizes[0, 0] == pytest.approx(4)  # 40 and 10 samples
     assert sizes[0, 1] / sizes[0, 0] == pytest.approx(2)
     assert "largest: 40" in axes.get_title(loc="left")
@@ -362,7 +467,11 @@ def varied(**values: Any) -> Numbers:
 
 def test_values_of_hyperparameters_have_a_panel_each():
     runs = [varied(batch_size=b, accuracy=b / 100) for b in (16, 4, 64)]
-    runs += [varied(alpha=a, accuracy=0.4 + a / 10 + seed / 10, seed=seed) for a in (0.5, 1.0) for seed in (0, 1)]
+    runs += [
+        varied(alpha=a, accuracy=0.4 + a / 10 + seed / 10, seed=seed)
+        for a in (0.5, 1.0)
+        for seed in (0, 1)
+    ]
     part = one(variation.draw, *runs)
     batch, alpha = part.figure.axes
     assert [text.get_text() for text in batch.get_xticklabels()] == ["4", "16", "64"]
@@ -370,7 +479,10 @@ def test_values_of_hyperparameters_have_a_panel_each():
     assert alpha.get_xlabel() == "loss factor $\\alpha$"
     assert alpha.get_lines()[0].get_ydata() == pytest.approx([50, 55])
     bars = alpha.collections[0].get_segments()
-    assert [segment[:, 1].tolist() for segment in bars] == [pytest.approx([40, 60]), pytest.approx([45, 65])]
+    assert [segment[:, 1].tolist() for segment in bars] == [
+        pytest.approx([40, 60]),
+        pytest.approx([45, 65]),
+    ]
     assert [dots.get_ydata().tolist() for dots in marked(alpha, "seeds")] == [
         pytest.approx([45, 55]),
         pytest.approx([50, 60]),
@@ -379,9 +491,18 @@ def test_values_of_hyperparameters_have_a_panel_each():
 
 def test_named_variants_are_beside_each_other_in_every_setting():
     runs = [
-        made("fedcosr", accuracy, variant=variant, partition=partition, hparams={**FEDCOSR, "alpha": alpha})
+        made(
+            "fedcosr",
+            accuracy,
+            variant=variant,
+            partition=partition,
+            hparams={**FEDCOSR, "alpha": alpha},
+        )
         for partition, shift in (("dir:0.1", 0.0), ("path:2", 0.2))
-        for variant, alpha, accuracy in (("FedCoSR", 1.0, 0.6 + shift), ("w/o CRL", 0.0, 0.4 + shift))
+        for variant, alpha, accuracy in (
+            ("FedCoSR", 1.0, 0.6 + shift),
+            ("w/o CRL", 0.0, 0.4 + shift),
+        )
     ]
     part = one(variation.draw, *runs)
     (axes,) = part.figure.axes
@@ -395,19 +516,25 @@ def test_named_variants_are_beside_each_other_in_every_setting():
 
 def test_tau_by_hand():
     loss = np.array([0.0, 0.5, 2.0])
-    assert weighting.tau({**FEDCOSR, "gamma": 2.0}, loss) == pytest.approx([1, np.exp(-1), np.exp(-4)])
-    assert weighting.tau({**FEDCOSR, "tau": "linear"}, loss).tolist() == [1, 0.5, 0]
-    assert weighting.tau({**FEDCOSR, "tau": "fixed", "tau_value": 0.25}, loss).tolist() == [0.25] * 3
+    assert tau_figure.tau({**FEDCOSR, "gamma": 2.0}, loss) == pytest.approx(
+        [1, np.exp(-1), np.exp(-4)]
+    )
+    assert tau_figure.tau({**FEDCOSR, "tau": "linear"}, loss).tolist() == [1, 0.5, 0]
+    assert (
+        tau_figure.tau({**FEDCOSR, "tau": "fixed", "tau_value": 0.25}, loss).tolist() == [0.25] * 3
+    )
 
 
 def test_tau_is_drawn_beside_the_accuracy_that_it_leads_to():
     runs = [varied(tau="fixed", tau_value=0.25, accuracy=0.3), varied(tau="linear", accuracy=0.4)]
     runs.append(varied(gamma=0.8, accuracy=0.6))
-    part = one(weighting.draw, *runs)
+    part = one(tau_figure.draw, *runs)
     curves, results = part.figure.axes
     labels = ["fixed 0.25", "linear", "$\\gamma = 0.8$"]
     assert [text.get_text() for text in results.get_yticklabels()] == labels
-    assert [container.lines[0].get_xdata()[0] for container in results.containers] == pytest.approx([30, 40, 60])
+    assert [container.lines[0].get_xdata()[0] for container in results.containers] == pytest.approx(
+        [30, 40, 60]
+    )
     assert lines(curves, labels[2])[0].get_ydata()[100] == pytest.approx(np.exp(-0.8))  # L = 1
     colours = [lines(curves, label)[0].get_color() for label in labels]
     assert colours == [container.lines[0].get_color() for container in results.containers]
@@ -423,7 +550,8 @@ def stored(folder: Path, number: int = 24, **arrays: Any) -> Path:
     y = np.arange(number) % 2
     z = random.normal(size=(number, 3)) + 20 * y[:, None]
     np.savez(
-        folder / "representations.npz", **{"x": random.integers(0, 255, (number, 1, 8, 8)), "y": y, "z": z, **arrays}
+        folder / "representations.npz",
+        **{"x": random.integers(0, 255, (number, 1, 8, 8)), "y": y, "z": z, **arrays},
     )
     return folder
 
@@ -442,9 +570,14 @@ def test_representations_have_a_panel_for_the_raw_data_and_every_method(tmp_path
     assert all(len(axes.collections[0].get_offsets()) == 24 for axes in panels)
     assert legend(part) == ["0", "1"]
     points = np.asarray(panels[1].collections[0].get_offsets())
-    assert np.array_equal(points, embedding.embedded(np.load(tmp_path / "a" / "representations.npz")["z"]))
+    assert np.array_equal(
+        points, embedding.embedded(np.load(tmp_path / "a" / "representations.npz")["z"])
+    )
     first, second = points[0::2], points[1::2]  # two clusters, far apart
-    assert np.linalg.norm(first.mean(0) - second.mean(0)) > np.linalg.norm(first - first.mean(0), axis=1).max()
+    assert (
+        np.linalg.norm(first.mean(0) - second.mean(0))
+        > np.linalg.norm(first - first.mean(0), axis=1).max()
+    )
     assert [note[:17] for note in notes] == ["No t-SNE of FedGH", "No t-SNE of MOON "]
 
 
@@ -470,7 +603,7 @@ def main(**options: Any) -> list[Numbers]:
 
 
 def test_figures_of_methods_over_settings():
-    parts, notes = figures.figures(experiment(*main()), Choice())
+    parts, notes = all_figures.figures(experiment(*main()), Choice())
     assert [part.name for part in parts] == [
         "curves-digits-dir-0-1",
         "curves-digits-path-2",
@@ -484,9 +617,27 @@ def test_figures_of_methods_over_settings():
 
 
 def test_a_method_has_the_same_colour_in_all_figures():
-    runs = [made("moon", 0.6, keep=keep, keep_last=2, words=f"digits dir:0.1 keep={keep}") for keep in (0.1, 0.2)]
-    runs += [made("fedper", 0.5, keep=keep, keep_last=2, words=f"digits dir:0.1 keep={keep}") for keep in (0.1, 0.2)]
-    parts, _ = figures.figures(experiment(*runs), Choice())
+    runs = [
+        made(
+            "moon",
+            0.6,
+            data_fraction=keep,
+            scarce_clients=2,
+            words=f"digits dir:0.1 data_fraction={keep}",
+        )
+        for keep in (0.1, 0.2)
+    ]
+    runs += [
+        made(
+            "fedper",
+            0.5,
+            data_fraction=keep,
+            scarce_clients=2,
+            words=f"digits dir:0.1 data_fraction={keep}",
+        )
+        for keep in (0.1, 0.2)
+    ]
+    parts, _ = all_figures.figures(experiment(*runs), Choice())
     kinds = {part.name.split("-")[0] for part in parts}
     assert kinds == {"curves", "scarcity", "clients", "efficiency", "distributions"}
     found = [line for part in parts for axes in part.figure.axes for line in lines(axes, "MOON")]
@@ -495,23 +646,33 @@ def test_a_method_has_the_same_colour_in_all_figures():
 
 
 def test_too_few_settings_for_ranks_are_told():
-    parts, notes = drawn(figures.ranks, made("fedavg"), made("moon"), made("fedcosr"))
+    parts, notes = drawn(all_figures.ranks, made("fedavg"), made("moon"), made("fedcosr"))
     assert parts == {}
     assert notes == [
         "No critical-difference diagram: Friedman's test needs 2 settings that all methods have, there are 1."
     ]
 
 
-@pytest.mark.parametrize("states", [("done", "missing"), ("failed", "done"), ("running", "missing")])
+@pytest.mark.parametrize(
+    "states", [("finished", "missing"), ("failed", "finished"), ("running", "missing")]
+)
 def test_half_a_sweep(states: tuple[str, str]):
     """Every other run is not there, whatever the kind; nothing breaks, and captions tell."""
     runs = [
-        made(name, 0.5, seed, status=states[place % 2], keep=keep, keep_last=1, words=f"digits dir:0.1 keep={keep}")
+        made(
+            name,
+            0.5,
+            seed,
+            status=states[place % 2],
+            data_fraction=keep,
+            scarce_clients=1,
+            words=f"digits dir:0.1 data_fraction={keep}",
+        )
         for keep in (0.1, 0.2)
         for place, name in enumerate(("fedavg", "moon", "fedper"))
         for seed in (0, 1)
     ]
-    parts, notes = figures.figures(experiment(*runs), Choice())
+    parts, notes = all_figures.figures(experiment(*runs), Choice())
     assert all("Not counted: " in part.caption for part in parts if part.name != "distributions")
     assert {"curves-digits-dir-0-1-keep-0-1", "distributions"} <= {part.name for part in parts}
     assert any(note.startswith("No critical-difference diagram") for note in notes)
@@ -519,9 +680,12 @@ def test_half_a_sweep(states: tuple[str, str]):
 
 
 def test_a_sweep_that_has_not_begun_has_notes_only():
-    parts, notes = figures.figures(experiment(*main(status="missing")), Choice())
+    parts, notes = all_figures.figures(experiment(*main(status="missing")), Choice())
     assert parts == []
-    assert "No learning curves of digits, Dirichlet 0.1, N=4: no run has been evaluated after a round." in notes
+    assert (
+        "No learning curves of digits, Dirichlet 0.1, N=4: no run has been evaluated after a round."
+        in notes
+    )
 
 
 def test_files_are_the_same_whenever_they_are_made():
@@ -535,7 +699,9 @@ def test_files_are_the_same_whenever_they_are_made():
 
 
 @pytest.mark.parametrize("kind", [learning.draw, pareto.draw])
-def test_a_figure_is_laid_out_once_and_drawn_once_for_each_file(kind: Any, monkeypatch: pytest.MonkeyPatch):
+def test_a_figure_is_laid_out_once_and_drawn_once_for_each_file(
+    kind: Any, monkeypatch: pytest.MonkeyPatch
+):
     part = one(kind, made(), made("moon", 0.7))
     assert "figure" not in vars(part)  # nothing is drawn before it is asked for
     figure = part.figure
@@ -547,15 +713,27 @@ def test_a_figure_is_laid_out_once_and_drawn_once_for_each_file(kind: Any, monke
         assert style.rendered(figure, form).startswith(begin)
         found.append([axes.get_position().bounds for axes in figure.axes])
     assert len(draws) == 2
-    assert found[0] == found[1] and found[0][0][0] < 0.1  # on the left, its label beside it; 0.125 before
+    assert (
+        found[0] == found[1] and found[0][0][0] < 0.1
+    )  # on the left, its label beside it; 0.125 before
 
 
 def test_drawing_packages_are_imported_when_something_is_drawn():
-    names = (
-        "annotation circles embedding figures learning overview pareto per_client scarcity style variation weighting"
-    )
+    names = "annotation circles embedding figures learning overview pareto per_client scarcity style variation weighting"
     for name in names.split():
-        tree = ast.parse(Path(figures.__file__).with_name(f"{name}.py").read_text(encoding="utf-8"))
+        tree = ast.parse(
+            Path(all_figures.__file__).with_name(f"{name}.py").read_text(encoding="utf-8")
+        )
         for node in tree.body:
-            modules = [a.name for a in node.names] if isinstance(node, ast.Import) else [getattr(node, "module", "")]
-            assert not {str(m).split(".")[0] for m in modules} & {"matplotlib", "seaborn", "sklearn", "pandas", "scipy"}
+            modules = (
+                [a.name for a in node.names]
+                if isinstance(node, ast.Import)
+                else [getattr(node, "module", "")]
+            )
+            assert not {str(m).split(".")[0] for m in modules} & {
+                "matplotlib",
+                "seaborn",
+                "sklearn",
+                "pandas",
+                "scipy",
+            }

@@ -8,19 +8,24 @@ from pathlib import Path
 import pytest
 
 from pflbench.errors import UserError
-from pflbench.report import latex, paper_marks
-from pflbench.report.marks import Cell, Column, Marked, Row, Table, mark
+from pflbench.papers.fedcosr import marks
+from pflbench.report.render import latex
+from pflbench.report.render.marks import Cell, Column, Marked, Row, Table, mark
 
 NASTY = "[50%_a&b#c] {$x^2$} ~\\end *--'' <|> \u00e9\u0142 \u4e2d\u0105 \u03b2 \u201cq\u201d \u2026 ?` \x07"
-PREAMBLE = (
-    "\\documentclass[twocolumn]{article}\n\\usepackage{booktabs,xcolor%s}\n\\begin{document}\n%s\n\\end{document}\n"
+PREAMBLE = "\\documentclass[twocolumn]{article}\n\\usepackage{booktabs,xcolor%s}\n\\begin{document}\n%s\n\\end{document}\n"
+needs_latex = pytest.mark.skipif(
+    shutil.which("pdflatex") is None, reason="pdflatex is not installed"
 )
-needs_latex = pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
 
 
 def every_state(text: str = "plain") -> Marked:
     """All that a table can hold, with `text` wherever a user's words go."""
-    columns = (Column("a", text, f"group {text}", "a"), Column("b", "B", f"group {text}"), Column("c", "C"))
+    columns = (
+        Column("a", text, f"group {text}", "a"),
+        Column("b", "B", f"group {text}"),
+        Column("c", "C"),
+    )
     rows = (
         Row(f"* {text}"),
         Row(f"[x] {text}", "g"),
@@ -43,7 +48,11 @@ def every_state(text: str = "plain") -> Marked:
 def body(text: str) -> dict[str, list[str]]:
     """The cells of the rows below the head, by title."""
     inside = text.split("\\midrule", 1)[1].split("\\bottomrule")[0].replace("\\midrule", "")
-    rows = [[cell.strip() for cell in line.split(" & ")] for line in inside.split("\\\\") if line.strip()]
+    rows = [
+        [cell.strip() for cell in line.split(" & ")]
+        for line in inside.split("\\\\")
+        if line.strip()
+    ]
     return {cells[0]: cells[1:] for cells in rows}
 
 
@@ -51,7 +60,13 @@ def compile_latex(source: str, folder: Path, **others: str) -> str:
     """What pdflatex says of a document; fails if it does."""
     for name, text in {"paper": source, **others}.items():
         (folder / f"{name}.tex").write_text(text, encoding="utf-8")
-    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape", "paper.tex"]
+    command = [
+        "pdflatex",
+        "-interaction=nonstopmode",
+        "-halt-on-error",
+        "-no-shell-escape",
+        "paper.tex",
+    ]
     done = subprocess.run(command, cwd=folder, capture_output=True, timeout=120, check=False)
     said = done.stdout.decode("latin-1")
     assert done.returncode == 0, said[-2000:]
@@ -82,10 +97,13 @@ def test_text_is_printed_as_it_is(plain: str, written: str):
 
 
 def test_cells_of_the_papers_table_look_as_printed():
-    rows = body(latex.fragment(paper_marks.published("scalability_heterogeneity"), "", "tab:x"))
+    rows = body(latex.fragment(marks.published("scalability_heterogeneity"), "", "tab:x"))
     better, worse = r"\textcolor{better}{$\uparrow$}", r"\textcolor{red}{$\downarrow$}"
     plus, minus = r"\textcolor{purple}{+}", r"\textcolor{blue}{$-$}"
-    assert rows["FedRep"][:2] == [rf"\underline{{86.08}}$^{{\dagger}}${minus}{better}", f"13.23{minus}{better}"]
+    assert rows["FedRep"][:2] == [
+        rf"\underline{{86.08}}$^{{\dagger}}${minus}{better}",
+        f"13.23{minus}{better}",
+    ]
     assert rows["FedProx"][1] == rf"\phantom{{0}}\underline{{8.81}}$^{{*}}${plus}{better}"
     assert rows["Local"][:1] == [f"65.72{minus}{worse}"]
     assert rows[r"\textbf{FedCoSR}"][4:6] == [
@@ -97,7 +115,7 @@ def test_cells_of_the_papers_table_look_as_printed():
 
 
 def test_headings_span_their_columns_and_rules_divide_the_groups():
-    text = latex.fragment(paper_marks.published("main"), "", "tab:x")
+    text = latex.fragment(marks.published("main"), "", "tab:x")
     assert r" & \multicolumn{6}{c}{\textbf{Practical heterogeneous ($\beta$=0.1, N=20)}}" in text
     assert r"\cmidrule(lr){2-7}\cmidrule(lr){8-13}" in text
     assert text.count(r"\multicolumn{2}{c}") == 6
@@ -106,10 +124,14 @@ def test_headings_span_their_columns_and_rules_divide_the_groups():
 
 
 @pytest.mark.parametrize("number, shared", [(1, True), (3, False)])
-def test_columns_share_the_width_of_a_heading_that_is_longer_than_they_are(number: int, shared: bool):
+def test_columns_share_the_width_of_a_heading_that_is_longer_than_they_are(
+    number: int, shared: bool
+):
     group = "Practical heterogeneous (N=20)"  # 30 letters, above two, or six columns
     columns = tuple(Column(str(i), f"data {i}", group) for i in range(number))
-    text = latex.fragment(mark(Table(columns, (Row("X"),), {("X", "0"): Cell(50, 1, "ok", 1)})), "", "tab:x")
+    text = latex.fragment(
+        mark(Table(columns, (Row("X"),), {("X", "0"): Cell(50, 1, "ok", 1)})), "", "tab:x"
+    )
     acc, std = (rf"\sharing{{{group}}}{{2}}{{{name} (\%)}}" for name in ("Acc.", "Std."))
     assert (rf"\textbf{{Method}} & {acc} & {std} \\" in text) == shared
     assert (r"\def\sharing#1#2#3" in text) == shared and (r"\sharing{" in text) == shared
@@ -139,7 +161,10 @@ def test_no_cell_is_empty_and_each_reason_is_explained():
     rows = body(text)
     assert {len(cells) for cells in rows.values()} == {6}
     assert all(cell for cells in rows.values() for cell in cells)
-    assert rows["X"] == [r"--$^{\mathrm{f}}$"] * 2 + [r"--$^{\mathrm{d}}$"] * 2 + [r"--$^{\mathrm{m}}$"] * 2
+    assert (
+        rows["X"]
+        == [r"--$^{\mathrm{f}}$"] * 2 + [r"--$^{\mathrm{d}}$"] * 2 + [r"--$^{\mathrm{m}}$"] * 2
+    )
     assert rows[r"\textbf{Y}"][1] == "--"
     caption = text[text.index("\\caption") : text.index("\\label")]
     assert caption.startswith(r"\caption{Of toys. $^{*}$")
@@ -150,12 +175,12 @@ def test_no_cell_is_empty_and_each_reason_is_explained():
 
 
 def test_the_legend_is_of_the_marks_that_there_are():
-    text = latex.fragment(paper_marks.published("main"), "", "tab:x")
+    text = latex.fragment(marks.published("main"), "", "tab:x")
     assert "base setting" not in text and "failed" not in text and "seeds" not in text
 
 
 def test_decimals_are_those_asked_for():
-    table = paper_marks.published("main").table
+    table = marks.published("main").table
     assert body(latex.fragment(mark(table, 1), "", "tab:x"))["Local"][0].startswith("69.9\\")
 
 
@@ -168,7 +193,7 @@ def test_a_label_that_latex_cannot_take(label: str):
 @needs_latex
 @pytest.mark.parametrize("name", ["main", "scalability_heterogeneity"])
 def test_the_papers_tables_are_a_page_of_their_own(name: str, tmp_path: Path):
-    said = compile_latex(latex.document(paper_marks.published(name), "As published.", "tab:x"), tmp_path)
+    said = compile_latex(latex.document(marks.published(name), "As published.", "tab:x"), tmp_path)
     assert "Output written on paper.pdf (1 page" in said
     assert "Overfull" not in said and "Undefined" not in said
 
@@ -177,7 +202,9 @@ def test_the_papers_tables_are_a_page_of_their_own(name: str, tmp_path: Path):
 @pytest.mark.parametrize("packages", ["", ",graphicx"])
 def test_a_table_with_any_text_can_be_put_into_a_paper(packages: str, tmp_path: Path):
     fragment = latex.fragment(every_state(NASTY), f"Of {NASTY}.", "tab:x")
-    said = compile_latex(PREAMBLE % (packages, "\\input{table} See Table~\\ref{tab:x}."), tmp_path, table=fragment)
+    said = compile_latex(
+        PREAMBLE % (packages, "\\input{table} See Table~\\ref{tab:x}."), tmp_path, table=fragment
+    )
     assert "Output written on paper.pdf" in said
     assert "Missing character" not in said
     assert ("Overfull" in said) == (packages == "")  # graphicx shrinks it

@@ -21,11 +21,15 @@ def wrote(out: Path, *names: str) -> list[Path]:
 
 
 def there(out: Path) -> set[str]:
-    return {path.relative_to(out).as_posix() for path in out.rglob("*") if path.name != manifest.NAME}
+    return {
+        path.relative_to(out).as_posix() for path in out.rglob("*") if path.name != manifest.NAME
+    }
 
 
 def test_what_is_not_written_again_goes_and_so_does_its_empty_folder(tmp_path: Path):
-    assert manifest.replace(tmp_path, wrote(tmp_path, "a/x.md", "a/y.md", "b/z.md"), everything) == []
+    assert (
+        manifest.replace(tmp_path, wrote(tmp_path, "a/x.md", "a/y.md", "b/z.md"), everything) == []
+    )
     wrote(tmp_path, "a/mine.md")
     removed = manifest.replace(tmp_path, wrote(tmp_path, "a/x.md"), everything)
     assert removed == [tmp_path / "a/y.md", tmp_path / "b/z.md"]
@@ -43,7 +47,9 @@ def test_what_was_changed_stays_for_good(tmp_path: Path):
 
 def test_what_a_report_is_not_about_is_remembered(tmp_path: Path):
     manifest.replace(tmp_path, wrote(tmp_path, "x.md", "y.pdf"), everything)
-    assert manifest.replace(tmp_path, wrote(tmp_path, "z.md"), lambda file: file.suffix == ".md") == [tmp_path / "x.md"]
+    assert manifest.replace(
+        tmp_path, wrote(tmp_path, "z.md"), lambda file: file.suffix == ".md"
+    ) == [tmp_path / "x.md"]
     assert there(tmp_path) == {"y.pdf", "z.md"}
     assert manifest.replace(tmp_path, [], everything) == [tmp_path / "y.pdf", tmp_path / "z.md"]
 

@@ -7,9 +7,10 @@ from itertools import pairwise
 import pytest
 
 from pflbench.errors import UserError
-from pflbench.report import marks_text, paper_marks
-from pflbench.report.marks import MEASURES, Cell, Column, Mark, Marked, Row, Table, mark
-from pflbench.report.paper import paper_table
+from pflbench.papers.fedcosr import marks as paper_marks
+from pflbench.papers.fedcosr.tables import paper_table
+from pflbench.report.render import text as marks_text
+from pflbench.report.render.marks import MEASURES, Cell, Column, Mark, Marked, Row, Table, mark
 
 FIELDS = ("superscript", "arrow", "sign", "bold", "underlined")
 WORDED = marks_text.Notation(  # what `fields` reads
@@ -27,12 +28,17 @@ WORDED = marks_text.Notation(  # what `fields` reads
 A, B = Column("a", "A"), Column("b", "B", base="a")
 
 
-def table(numbers: dict[str, tuple[float, float] | Cell], column: Column = A, **kinds: str) -> Table:
+def table(
+    numbers: dict[str, tuple[float, float] | Cell], column: Column = A, **kinds: str
+) -> Table:
     """One column; accuracy and std of each method, of 5 seeds."""
     cells = {
-        (title, column.key): cell if isinstance(cell, Cell) else Cell(*cell, "ok", 5) for title, cell in numbers.items()
+        (title, column.key): cell if isinstance(cell, Cell) else Cell(*cell, "ok", 5)
+        for title, cell in numbers.items()
     }
-    return Table((column,), tuple(Row(title, kind=kinds.get(title, "method")) for title in numbers), cells)  # type: ignore[arg-type]
+    return Table(
+        (column,), tuple(Row(title, kind=kinds.get(title, "method")) for title in numbers), cells
+    )  # type: ignore[arg-type]
 
 
 def ranks(marked: Marked, measure: str) -> list[int | None]:
@@ -70,15 +76,29 @@ def test_the_average_is_that_of_the_displayed_numbers_and_not_rounded():
     marked = mark(table({"p": (80.004, 1), "q": (80.004, 1)}))
     assert marked.averages["a", "accuracy"] == 80
     assert marked.mark("p", "a", "accuracy").average == "equal"
-    marked = mark(table({"p": (80.01, 1), "q": (80.01, 1), "r": (80.00, 1)}))  # 80.0066..., shown as 80.01
-    assert [marked.mark(title, "a", "accuracy").average for title in "pqr"] == ["better", "better", "worse"]
+    marked = mark(
+        table({"p": (80.01, 1), "q": (80.01, 1), "r": (80.00, 1)})
+    )  # 80.0066..., shown as 80.01
+    assert [marked.mark(title, "a", "accuracy").average for title in "pqr"] == [
+        "better",
+        "better",
+        "worse",
+    ]
 
 
 def test_better_than_the_average_is_more_accuracy_and_less_std():
     marked = mark(table({"p": (60, 4), "q": (90, 8), "r": (75, 6)}))
     assert marked.averages == {("a", "accuracy"): 75, ("a", "std"): 6}
-    assert [marked.mark(title, "a", "accuracy").average for title in "pqr"] == ["worse", "better", "equal"]
-    assert [marked.mark(title, "a", "std").average for title in "pqr"] == ["better", "worse", "equal"]
+    assert [marked.mark(title, "a", "accuracy").average for title in "pqr"] == [
+        "worse",
+        "better",
+        "equal",
+    ]
+    assert [marked.mark(title, "a", "std").average for title in "pqr"] == [
+        "better",
+        "worse",
+        "equal",
+    ]
 
 
 @pytest.mark.parametrize("state", ["missing", "failed", "diverged"])
@@ -112,13 +132,32 @@ def test_against_the_base_setting():
     base = table({"p": (60, 4), "q": (60, 4), "r": (60, 4), "s": Cell(state="failed")})
     here = table({"p": (70, 3), "q": (50, 5), "r": (60.001, 4), "s": (60, 4), "t": (60, 4)}, B)
     marked = mark(here, base=base)
-    assert [marked.mark(title, "b", "accuracy").base for title in "pqrst"] == ["better", "worse", "equal", "", ""]
-    assert [marked.mark(title, "b", "std").base for title in "pqrst"] == ["better", "worse", "equal", "", ""]
+    assert [marked.mark(title, "b", "accuracy").base for title in "pqrst"] == [
+        "better",
+        "worse",
+        "equal",
+        "",
+        "",
+    ]
+    assert [marked.mark(title, "b", "std").base for title in "pqrst"] == [
+        "better",
+        "worse",
+        "equal",
+        "",
+        "",
+    ]
     assert {marked.base for marked in mark(here).marks.values()} == {""}
 
 
 def test_fewer_seeds_are_those_of_a_cell_behind_others():
-    cells = table({"p": Cell(60, 4, "ok", 3), "q": (50, 4), "r": Cell(60, 4, "partial", 2), "s": Cell(60, 4, "ok", 0)})
+    cells = table(
+        {
+            "p": Cell(60, 4, "ok", 3),
+            "q": (50, 4),
+            "r": Cell(60, 4, "partial", 2),
+            "s": Cell(60, 4, "ok", 0),
+        }
+    )
     assert [cells.fewer(title, "a") for title in "pqrs"] == [True, False, True, False]
 
 
@@ -163,7 +202,16 @@ def test_the_papers_marks_differ_from_the_computed_ones_in_the_listed_cells_only
         ours = fields(tables[line["table"]], rows[line["method"]], columns[place], line["measure"])
         for field in ("superscript", "arrow", "sign"):
             if line[field] != ours.get(field, ""):
-                found.add((*place, line["method"], line["measure"], field, line[field], ours.get(field, "")))
+                found.add(
+                    (
+                        *place,
+                        line["method"],
+                        line["measure"],
+                        field,
+                        line[field],
+                        ours.get(field, ""),
+                    )
+                )
         assert (line["bold"] == "yes") == ("bold" in ours)
         if (line["underlined"] == "yes") != ("underlined" in ours):
             underlines.append((*place, line["method"]))
@@ -184,7 +232,9 @@ def test_the_papers_marks_differ_from_the_computed_ones_in_the_listed_cells_only
 
 def test_the_listed_differences():
     listed = paper_marks.DIFFERENCES
-    assert {kind: sum(d.kind == kind for d in listed) for kind in ("superscript", "arrow", "sign")} == {
+    assert {
+        kind: sum(d.kind == kind for d in listed) for kind in ("superscript", "arrow", "sign")
+    } == {
         "superscript": 4,
         "arrow": 2,
         "sign": 14,
@@ -198,7 +248,9 @@ def test_the_listed_differences():
 
 def test_the_stored_marks_are_of_every_cell_of_the_papers_tables():
     numbers = [(line["table"], line["method"], key(line)) for line in paper_table("accuracy")]
-    marks = [(line["table"], line["method"], key(line), line["measure"]) for line in paper_table("marks")]
+    marks = [
+        (line["table"], line["method"], key(line), line["measure"]) for line in paper_table("marks")
+    ]
     assert marks == [(*place, measure) for place in numbers for measure in MEASURES]
     for line in paper_table("marks"):
         assert (line["bold"] == "yes") == (line["method"] == "FedCoSR")
@@ -211,10 +263,18 @@ def test_the_papers_averages_are_nearest_to_those_over_all_methods():
     def distance(*without: str) -> float:
         total = 0.0
         for name in paper_marks.COLUMNS:
-            lines = [line for line in paper_table("accuracy") if line["table"] == name and line["accuracy"]]
+            lines = [
+                line
+                for line in paper_table("accuracy")
+                if line["table"] == name and line["accuracy"]
+            ]
             for column in {key(line) for line in lines}:
                 for measure in MEASURES:
-                    values = {line["method"]: float(line[measure]) for line in lines if key(line) == column}
+                    values = {
+                        line["method"]: float(line[measure])
+                        for line in lines
+                        if key(line) == column
+                    }
                     printed = values.pop("Averaged")
                     kept = [value for title, value in values.items() if title not in without]
                     total += abs(printed - sum(kept) / len(kept))
@@ -222,15 +282,28 @@ def test_the_papers_averages_are_nearest_to_those_over_all_methods():
 
     all_methods = distance()
     assert all_methods < 0.04
-    assert all(distance(*without) > 5 * all_methods for without in [("Local",), ("FedCoSR",), ("Local", "FedCoSR")])
+    assert all(
+        distance(*without) > 5 * all_methods
+        for without in [("Local",), ("FedCoSR",), ("Local", "FedCoSR")]
+    )
 
 
 def test_the_papers_tables_in_long_form():
-    lines = {(line["column"], line["method"]): line for line in long_rows("scalability_heterogeneity")}
+    lines = {
+        (line["column"], line["method"]): line for line in long_rows("scalability_heterogeneity")
+    }
     assert len(lines) == 6 * 23
     fedavg = lines["practical/cifar10/beta=0.1/100", "FedAvg"]
-    assert [fedavg[name] for name in ("accuracy", "std", "accuracy_rank", "std_rank")] == ["57.86", "10.34", "22", "2"]
-    assert [fedavg["accuracy_against_average"], fedavg["std_against_average"]] == ["worse", "better"]
+    assert [fedavg[name] for name in ("accuracy", "std", "accuracy_rank", "std_rank")] == [
+        "57.86",
+        "10.34",
+        "22",
+        "2",
+    ]
+    assert [fedavg["accuracy_against_average"], fedavg["std_against_average"]] == [
+        "worse",
+        "better",
+    ]
     assert [fedavg["accuracy_against_base"], fedavg["std_against_base"]] == ["worse", "better"]
     assert [fedavg["seeds"], fedavg["state"], fedavg["kind"]] == ["5", "ok", "method"]
     lost = lines["practical/cifar10/beta=0.01/20", "FedPAC"]
@@ -243,7 +316,16 @@ def test_the_papers_tables_in_long_form():
 def test_methods_are_grouped_as_by_the_papers_rules():
     rows = paper_marks.published("main").table.rows
     starts = [after.title for before, after in pairwise(rows) if before.group != after.group]
-    assert starts == ["FedAvg", "FedRCL", "pFedMe", "PerFedAvg", "FedRep", "FedAMP", "FedProto", "FedCoSR"]
+    assert starts == [
+        "FedAvg",
+        "FedRCL",
+        "pFedMe",
+        "PerFedAvg",
+        "FedRep",
+        "FedAMP",
+        "FedProto",
+        "FedCoSR",
+    ]
     assert [row.title for row in rows if row.kind == "proposed"] == ["FedCoSR"]
     assert paper_marks.row("Mine", proposed="Mine").kind == "proposed"
     assert paper_marks.row("FedCoSR", proposed="Mine").kind == "method"
@@ -251,7 +333,9 @@ def test_methods_are_grouped_as_by_the_papers_rules():
 
 
 def test_a_table_that_the_paper_does_not_have():
-    with pytest.raises(UserError, match=r"unknown table of the paper 'mian'; did you mean 'main'\?"):
+    with pytest.raises(
+        UserError, match=r"unknown table of the paper 'mian'; did you mean 'main'\?"
+    ):
         paper_marks.published("mian")
 
 

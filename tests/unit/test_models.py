@@ -39,7 +39,10 @@ def test_body_then_head_is_the_network(name, shape):
 
 def test_start_depends_on_the_seed_and_not_on_the_split():
     bare = [
-        {name.partition(".")[2]: p for name, p in models.build("cnn", EMNIST, 10, head_layers=h, seed=s)[1].items()}
+        {
+            name.partition(".")[2]: p
+            for name, p in models.build("cnn", EMNIST, 10, head_layers=h, seed=s)[1].items()
+        }
         for h, s in ((0, 1), (1, 1), (4, 1), (1, 2))
     ]
     assert all(torch.equal(bare[0][name], other[name]) for other in bare[1:3] for name in bare[0])
@@ -49,7 +52,12 @@ def test_start_depends_on_the_seed_and_not_on_the_split():
 def test_pooling_before_relu_gives_the_same_values():
     skeleton, initial, width = models.build("cnn", CIFAR, 10)
     x = torch.rand(4, *CIFAR)
-    conv1, conv2, fc1, fc2 = nn.Conv2d(3, 32, 5), nn.Conv2d(32, 64, 5), nn.Linear(1600, 128), nn.Linear(128, 10)
+    conv1, conv2, fc1, fc2 = (
+        nn.Conv2d(3, 32, 5),
+        nn.Conv2d(32, 64, 5),
+        nn.Linear(1600, 128),
+        nn.Linear(128, 10),
+    )
     pool, relu = nn.MaxPool2d(2), nn.ReLU()
     usual = nn.Sequential(conv1, relu, pool, conv2, relu, pool, nn.Flatten(), fc1, relu, fc2)
     usual.load_state_dict(dict(zip(usual.state_dict(), initial.values(), strict=True)))
@@ -89,7 +97,9 @@ def test_parameters_that_do_not_fit_are_named():
     skeleton, initial, width = models.build("mlp", EMNIST, 10)
     wrong = {**initial, "head.fc3.bias": torch.zeros(1)}
     del wrong["body.fc1.bias"]
-    with pytest.raises(ValueError, match=r"lacks \['body.fc1.bias'\] and has besides \['head.fc3.bias'\]"):
+    with pytest.raises(
+        ValueError, match=r"lacks \['body.fc1.bias'\] and has besides \['head.fc3.bias'\]"
+    ):
         task_of(skeleton, initial, width, EMNIST).net(wrong)
 
 
@@ -123,7 +133,9 @@ def test_dropout_acts_in_training_only_and_repeats_with_its_generator():
     task = task_of(skeleton, initial, width, EMNIST)
     x = torch.rand(8, *EMNIST)
     plain = task.net(initial)(x)
-    first, again = (task.net(initial, 0.5, torch.Generator().manual_seed(3)).train() for _ in range(2))
+    first, again = (
+        task.net(initial, 0.5, torch.Generator().manual_seed(3)).train() for _ in range(2)
+    )
     assert torch.equal(first(x), again(x))
     assert not torch.equal(first(x), plain)
     assert torch.equal(first.eval()(x), plain)

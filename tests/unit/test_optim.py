@@ -37,7 +37,9 @@ def test_adam_of_channels_last_weights_is_that_of_torch():
         optimizer = kind([w], lr=0.05)
         for _ in range(5):
             optimizer.zero_grad()
-            torch.nn.functional.conv2d(x.contiguous(memory_format=layout), w).square().mean().backward()
+            torch.nn.functional.conv2d(
+                x.contiguous(memory_format=layout), w
+            ).square().mean().backward()
             optimizer.step()
         found.append(w.detach())
     torch.testing.assert_close(*found, check_stride=False)
@@ -58,5 +60,7 @@ for method in ("fedavg", "fedcosr"):
     toy(method).step()
 print("torch._dynamo" in sys.modules)
 """
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     assert out.strip() == "False"

@@ -12,23 +12,43 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pflbench.plan import Plan, Planned
-from pflbench.report.numbers import Choice, Experiment, Numbers
-from pflbench.report.page import TEMPLATE, Picture, Sheet, anchor, as_script, card, render, small
-from pflbench.report.page_runs import POINTS, embedded, thinned
-from pflbench.report.parts import Section, TablePart
+from pflbench.records.plan import Plan, Planned
+from pflbench.report.load.runs import Choice, Experiment, Numbers
+from pflbench.report.page.page import (
+    TEMPLATE,
+    Picture,
+    Sheet,
+    anchor,
+    as_script,
+    card,
+    render,
+    small,
+)
+from pflbench.report.page.runs import POINTS, embedded, thinned
+from pflbench.report.render.parts import Section, TablePart
 
 HOSTILE = "</script><script>alert('1')</script>&\"<!--"
 NAN = float("nan")
 
 
-def run(name: str = "fedavg-1", status: str = "done", folder: Path = Path("nowhere"), **config: Any) -> Numbers:
-    settings = {"algorithm": "fedavg", "dataset": "digits", "partition": "iid", "clients": 3, "rounds": 2, "seed": 0}
-    planned = Planned(name, "fedavg", "digits iid", "", {**settings, "hparams": {"lr": 0.1}, **config})
+def run(
+    name: str = "fedavg-1", status: str = "finished", folder: Path = Path("nowhere"), **config: Any
+) -> Numbers:
+    settings = {
+        "algorithm": "fedavg",
+        "dataset": "digits",
+        "partition": "iid",
+        "clients": 3,
+        "rounds": 2,
+        "seed": 0,
+    }
+    planned = Planned(
+        name, "fedavg", "digits iid", "", {**settings, "hparams": {"lr": 0.1}, **config}
+    )
     if status == "missing":
         return Numbers(planned, folder, status)
     about = {
-        "method": {"title": "FedAvg", "scored": "pre"},
+        "method": {"title": "FedAvg", "evaluation_point": "pre"},
         "data": {"title": "Digits"},
         "scale": "small",
         "partition": {"n_train": [9, 8, 7], "n_test": [1, 2, 3]},
@@ -61,7 +81,15 @@ def experiment(
 def table(**parts: Any) -> TablePart:
     rows, numbers = (("A", "1.00"), ("B", "none")), ((None, 1.0), (None, NAN))
     return TablePart(
-        **{"name": "t", "title": "T", "caption": "C", "headers": ("m", "x"), "rows": rows, "numbers": numbers, **parts}
+        **{
+            "name": "t",
+            "title": "T",
+            "caption": "C",
+            "headers": ("m", "x"),
+            "rows": rows,
+            "numbers": numbers,
+            **parts,
+        }
     )
 
 
@@ -97,55 +125,87 @@ class Seen(HTMLParser):
             self.text += data
 
 
-def page(*sheets: Sheet, title: str = "results", choice: Choice | None = None, newest: float = 0.0) -> str:
+def page(
+    *sheets: Sheet, title: str = "results", choice: Choice | None = None, newest: float = 0.0
+) -> str:
     return render(sheets, title, choice or Choice(), newest)
 
 
 def test_whatever_users_named_stays_text():
     parts = dict.fromkeys(("title", "caption", "latex", "csv", "markdown"), HOSTILE)
-    hostile = table(headers=(HOSTILE, "x"), rows=((HOSTILE, HOSTILE),), numbers=((None, None),), **parts)
+    hostile = table(
+        headers=(HOSTILE, "x"), rows=((HOSTILE, HOSTILE),), numbers=((None, None),), **parts
+    )
     one = run(HOSTILE, dataset=HOSTILE, hparams={HOSTILE: HOSTILE})
     section = Section(HOSTILE, HOSTILE, (HOSTILE,), (hostile,))
     picture = Picture(HOSTILE, HOSTILE, HOSTILE, png(2, 2))
-    sheet = Sheet(section, (picture,), experiment(one, name=HOSTILE, title=HOSTILE, command=f"{HOSTILE} all"))
+    sheet = Sheet(
+        section, (picture,), experiment(one, name=HOSTILE, title=HOSTILE, command=f"{HOSTILE} all")
+    )
     harmless = Sheet(
         Section(
             "a",
             "a",
             ("a",),
-            (table(headers=("a", "x"), rows=(("a", "a"),), numbers=((None, None),), latex="a", csv="a", markdown="a"),),
+            (
+                table(
+                    headers=("a", "x"),
+                    rows=(("a", "a"),),
+                    numbers=((None, None),),
+                    latex="a",
+                    csv="a",
+                    markdown="a",
+                ),
+            ),
         ),
         (Picture("a", "a", "a", png(2, 2)),),
         experiment(run("a"), name="a", title="a", command="b"),
     )
     found, plain = Seen(page(sheet, title=HOSTILE)), Seen(page(harmless, title="a"))
     assert [tag for tag, _ in found.tags] == [tag for tag, _ in plain.tags]
-    assert [sorted(values) for _, values in found.tags] == [sorted(values) for _, values in plain.tags]
+    assert [sorted(values) for _, values in found.tags] == [
+        sorted(values) for _, values in plain.tags
+    ]
     assert found.text.count(HOSTILE) >= 8
     data = json.loads(found.scripts[0])
     assert data["runs"][HOSTILE]["hparams"] == {HOSTILE: HOSTILE}
-    assert data["files"][anchor(sheet)]["t"] == {"latex": HOSTILE, "csv": HOSTILE, "markdown": HOSTILE}
+    assert data["files"][anchor(sheet)]["t"] == {
+        "latex": HOSTILE,
+        "csv": HOSTILE,
+        "markdown": HOSTILE,
+    }
 
 
 def test_nothing_is_fetched_and_only_our_script_may_run():
     found = Seen(
         page(
             Sheet(
-                Section("main", "Main", (), (table(latex="x"),)), (Picture("p", "P", "", png(2, 2)),), experiment(run())
+                Section("main", "Main", (), (table(latex="x"),)),
+                (Picture("p", "P", "", png(2, 2)),),
+                experiment(run()),
             )
         )
     )
-    addresses = [values[name] for _, values in found.tags for name in ("src", "href") if name in values]
+    addresses = [
+        values[name] for _, values in found.tags for name in ("src", "href") if name in values
+    ]
     assert addresses and all(
-        address is not None and address.startswith(("#", "data:image/png;")) for address in addresses
+        address is not None and address.startswith(("#", "data:image/png;"))
+        for address in addresses
     )
     (policy,) = [values["content"] for tag, values in found.tags if values.get("http-equiv")]
     digest = base64.b64encode(hashlib.sha256(found.scripts[1].encode()).digest()).decode()
-    assert policy == f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    assert (
+        policy
+        == f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    )
 
 
 def test_links_within_the_page_lead_somewhere():
-    sheets = [Sheet(Section(name, name), (), experiment(run(), name=name)) for name in ("a b", "a-b", "caf\u00e9")]
+    sheets = [
+        Sheet(Section(name, name), (), experiment(run(), name=name))
+        for name in ("a b", "a-b", "caf\u00e9")
+    ]
     found = Seen(page(*sheets, Sheet(Section("methods", "Methods", (), (table(),)))))
     names = [values["id"] for _, values in found.tags if "id" in values]
     assert len(names) == len(set(names))
@@ -155,11 +215,18 @@ def test_links_within_the_page_lead_somewhere():
 def test_numbers_to_sort_by_are_beside_the_text():
     found = Seen(page(Sheet(Section("main", "Main", (), (table(),)))))
     cells = [values for tag, values in found.tags if tag == "td"]
-    assert cells == [{"class": "n", "data-n": "1.0"}, {"class": "n"}]  # what is not a number has none
+    assert cells == [
+        {"class": "n", "data-n": "1.0"},
+        {"class": "n"},
+    ]  # what is not a number has none
 
 
 def test_the_same_records_give_the_same_bytes_and_the_time_is_that_of_the_newest():
-    sheet = Sheet(Section("main", "Main", (), (table(),)), (Picture("p", "P", "", png(3, 2)),), experiment(run()))
+    sheet = Sheet(
+        Section("main", "Main", (), (table(),)),
+        (Picture("p", "P", "", png(3, 2)),),
+        experiment(run()),
+    )
     first = page(sheet, newest=1_700_000_000)
     assert first == page(sheet, newest=1_700_000_000)
     assert "Newest record: 2023-11-14 22:13 UTC" in first
@@ -177,7 +244,11 @@ def test_json_survives_in_a_script():
 def test_a_curve_keeps_its_ends_and_at_most_so_many_points(length: int):
     kept = thinned(length)
     assert len(kept) == min(length, POINTS)
-    assert kept == sorted(set(kept)) and kept[:1] == [0][:length] and kept[-1:] == [length - 1][:length]
+    assert (
+        kept == sorted(set(kept))
+        and kept[:1] == [0][:length]
+        and kept[-1:] == [length - 1][:length]
+    )
     assert max(np.diff(kept), default=0) <= -(-length // POINTS) + 1
 
 
@@ -189,9 +260,22 @@ def test_a_run_is_carried_with_few_digits_and_without_what_is_unknown():
     assert one["loss"] == [[1, 2.0], [2, 1.235]]
     assert one["accuracy"] == pytest.approx((0.123456 + 1) / 2)
     assert one["std"] == pytest.approx((1 - 0.123456) / 2)
-    assert (one["megabytes"], one["seconds"]) == ({"down theta": 2.0, "up theta": 0.5}, {"wall": 0.5})
-    assert (one["status"], one["point"], one["chosen"], one["round"], one["plugin"]) == ("done", "pre", 1.0, 2, "abc")
-    assert one["hparams"] == {"lr": 0.1} and "hparams" not in one["config"] and one["config"]["dataset"] == "digits"
+    assert (one["megabytes"], one["seconds"]) == (
+        {"down theta": 2.0, "up theta": 0.5},
+        {"wall": 0.5},
+    )
+    assert (one["status"], one["point"], one["chosen"], one["round"], one["plugin"]) == (
+        "finished",
+        "pre",
+        1.0,
+        2,
+        "abc",
+    )
+    assert (
+        one["hparams"] == {"lr": 0.1}
+        and "hparams" not in one["config"]
+        and one["config"]["dataset"] == "digits"
+    )
     assert data["sizes"][one["sizes"]] == {"train": [9, 8, 7], "test": [1, 2, 3]}
     assert data["environments"][one["environment"]] == {"torch": "2.4", "cores": 2, "commit": "def"}
 
@@ -207,23 +291,34 @@ def test_what_runs_share_is_carried_once():
     assert sorted(data["runs"]) == ["a", "b", "c"]
     assert [one["name"] for one in data["experiments"]] == ["main", "second"]
     assert data["experiments"][1]["runs"] == [["a", "digits iid", ""]]
-    assert len(data["sizes"]) == 2 and len(data["environments"]) == 2  # and those of a run that has not begun: none
+    assert (
+        len(data["sizes"]) == 2 and len(data["environments"]) == 2
+    )  # and those of a run that has not begun: none
     assert data["runs"]["a"]["sizes"] == data["runs"]["c"]["sizes"] != data["runs"]["b"]["sizes"]
 
 
 def test_a_failure_is_carried_with_its_traceback(tmp_path: Path):
-    (tmp_path / "status.json").write_text('{"status": "failed", "reason": "why", "details": "Traceback ..."}')
-    data = embedded([experiment(run("a", "failed", tmp_path), run("b", "done", tmp_path))])
+    (tmp_path / "status.json").write_text(
+        '{"status": "failed", "reason": "why", "details": "Traceback ..."}'
+    )
+    data = embedded([experiment(run("a", "failed", tmp_path), run("b", "finished", tmp_path))])
     assert data["runs"]["a"]["details"] == "Traceback ..."
     assert data["runs"]["b"]["details"] == ""
 
 
 def test_an_experiment_at_a_glance():
-    runs = [run("a", seed=0), run("b", "failed", seed=1), run("c", "missing", seed=2), run("a", seed=0)]
+    runs = [
+        run("a", seed=0),
+        run("b", "failed", seed=1),
+        run("c", "missing", seed=2),
+        run("a", seed=0),
+    ]
     runs.append(run("d", "stopped", seed=1, partition="path:2"))
     found = card(experiment(*runs), "there")
-    assert (found["total"], found["counts"]) == (4, {"done": 1, "failed": 1, "missing": 2})
-    assert found["size"] == "2 methods; 1 setting; seeds 0, 1, 2"  # one that has not begun has no title yet
+    assert (found["total"], found["counts"]) == (4, {"finished": 1, "failed": 1, "missing": 2})
+    assert (
+        found["size"] == "2 methods; 1 setting; seeds 0, 1, 2"
+    )  # one that has not begun has no title yet
 
 
 def test_a_picture_is_made_small_for_the_screen():
@@ -237,5 +332,9 @@ def test_a_picture_is_made_small_for_the_screen():
 def test_script_and_style_are_ascii_and_bring_no_markup_of_their_own():
     for path in TEMPLATE.iterdir():
         text = path.read_text(encoding="ascii")
-        assert not [word for word in ("innerHTML", "document.write", "eval(", "fetch(", "import(") if word in text]
+        assert not [
+            word
+            for word in ("innerHTML", "document.write", "eval(", "fetch(", "import(")
+            if word in text
+        ]
         assert "//" not in text.replace("http://www.w3.org/2000/svg", "")

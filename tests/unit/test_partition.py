@@ -11,8 +11,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from pflbench import division, histogram, partition, provenance
+from pflbench.data import class_counts, label_skew, partition
 from pflbench.errors import UserError
+from pflbench.records import provenance
 from pflbench.rng import numpy_stream
 from pflbench.testing import TOY, split_by_class, toy
 
@@ -58,7 +59,9 @@ labels = st.builds(
 )
 def test_dirichlet_and_iid_divide_all_samples_with_the_minimum(y, spec, clients, minimum, seed):
     assume(clients * minimum <= len(y))
-    made = partition.make(spec, y, int(y.max()) + 1, clients=clients, seed=seed, min_samples=minimum)
+    made = partition.make(
+        spec, y, int(y.max()) + 1, clients=clients, seed=seed, min_samples=minimum
+    )
     assert len(made.train) == len(made.test) == clients
     assert_covers(made, len(y))
     assert min(sizes(made)) >= minimum
@@ -75,10 +78,14 @@ def test_dirichlet_and_iid_divide_all_samples_with_the_minimum(y, spec, clients,
     per_client=st.integers(1, 12),
     seed=st.integers(0, 99),
 )
-def test_pathological_has_exact_class_counts_and_balanced_holders(classes, each, clients, per_client, seed):
+def test_pathological_has_exact_class_counts_and_balanced_holders(
+    classes, each, clients, per_client, seed
+):
     assume(per_client <= classes <= clients * per_client)
     y = np.arange(classes * each) % classes
-    made = partition.make(f"path:{per_client}", y, classes, clients=clients, seed=seed, min_samples=1)
+    made = partition.make(
+        f"path:{per_client}", y, classes, clients=clients, seed=seed, min_samples=1
+    )
     assert_covers(made, len(y))
     sets = label_sets(made, y)
     assert {len(labels) for labels in sets} == {per_client}
@@ -97,7 +104,9 @@ def test_pathological_label_sets_are_not_a_few_repeated_groups():
     pairs = {
         pair
         for seed in range(40)
-        for pair in label_sets(partition.make("path:2", BALANCED, 10, clients=20, seed=seed), BALANCED)
+        for pair in label_sets(
+            partition.make("path:2", BALANCED, 10, clients=20, seed=seed), BALANCED
+        )
     }
     assert len(pairs) == 45  # all pairs of 10 classes occur
 
@@ -120,7 +129,9 @@ def test_one_and_two_samples_split():
     one = partition.make("iid", np.zeros(1, dtype=np.int64), 1, clients=1, min_samples=1)
     assert [one.train[0].tolist(), one.test[0].tolist()] == [[0], []]
     for fraction in (0.01, 0.99):
-        two = partition.make("iid", np.zeros(2, dtype=np.int64), 1, clients=1, min_samples=1, test_fraction=fraction)
+        two = partition.make(
+            "iid", np.zeros(2, dtype=np.int64), 1, clients=1, min_samples=1, test_fraction=fraction
+        )
         assert len(two.train[0]) == len(two.test[0]) == 1
 
 
@@ -141,13 +152,17 @@ class FixedShares(np.random.Generator):
 def test_dirichlet_by_hand():
     # 3 clients, 2 classes of 6: client 0 has 4 = 12 / 3 after class 0 and gets none of class 1
     rng = FixedShares([4 / 6, 1 / 6, 1 / 6], [0.8, 0.05, 0.15])
-    counts = division.dirichlet("1", np.array([6, 6]), 3, rng)
-    assert counts.tolist() == [[4, 0], [1, 2], [1, 4]]  # 0.05 : 0.15 of 6 is 1.5 : 4.5, cut at rint(1.5) = 2
+    counts = label_skew.dirichlet("1", np.array([6, 6]), 3, rng)
+    assert counts.tolist() == [
+        [4, 0],
+        [1, 2],
+        [1, 4],
+    ]  # 0.05 : 0.15 of 6 is 1.5 : 4.5, cut at rint(1.5) = 2
 
 
 def test_dirichlet_that_underflows_goes_evenly_to_clients_that_are_not_full():
     rng = FixedShares([1.0, 0.0, 0.0], [1.0, 0.0, 0.0])
-    counts = division.dirichlet("1e-9", np.array([6, 6]), 3, rng)
+    counts = label_skew.dirichlet("1e-9", np.array([6, 6]), 3, rng)
     assert counts.tolist() == [[6, 0], [0, 3], [0, 3]]
 
 
@@ -168,22 +183,24 @@ def test_dirichlet_limits():
 
 def test_repair_takes_from_the_largest_client():
     counts = np.array([[20, 4], [3, 5], [0, 1]])
-    division.repair(counts, 3, fixed=False)
+    label_skew.repair(counts, 3, fixed=False)
     assert counts.tolist() == [[18, 4], [3, 5], [2, 1]]
 
 
 def test_repair_of_pathological_moves_held_classes_only():
     # client 2 holds class 2 only; the largest client 0 does not hold it, client 1 does
     counts = np.array([[40, 40, 0], [0, 5, 9], [0, 0, 2]])
-    division.repair(counts, 6, fixed=True)
+    label_skew.repair(counts, 6, fixed=True)
     assert counts.tolist() == [[40, 40, 0], [0, 5, 5], [0, 0, 6]]
     # the largest client keeps its last sample of class 1, so the next one gives too
     counts = np.array([[50, 2], [5, 4], [0, 1]])
-    division.repair(counts, 3, fixed=True)
+    label_skew.repair(counts, 3, fixed=True)
     assert counts.tolist() == [[50, 1], [5, 3], [0, 3]]
     lone = np.array([[40, 0], [0, 2]])
-    with pytest.raises(UserError, match="client 1 has 2 samples of its classes 1, below min_samples = 6"):
-        division.repair(lone, 6, fixed=True)
+    with pytest.raises(
+        UserError, match="client 1 has 2 samples of its classes 1, below min_samples = 6"
+    ):
+        label_skew.repair(lone, 6, fixed=True)
 
 
 @settings(max_examples=40, deadline=None)
@@ -214,13 +231,16 @@ def test_deterministic_and_seeded(spec):
 def test_stored_digest():
     """The partition of a seed must not change between versions: results refer to it."""
     assert partition.make("dir:0.1", BALANCED, 10).digest == "1a86ee7b3a9fd255"
-    assert partition.make("path:2", BALANCED, 10, keep=0.5).digest == "3f0b7cf960453fbe"
+    assert partition.make("path:2", BALANCED, 10, data_fraction=0.5).digest == "3f0b7cf960453fbe"
     assert partition.make("dir:0.1", BALANCED, 10, validation=0.2).digest == "68bc94f162cec660"
 
 
 def test_digest_sees_the_boundaries():
     def digest(*parts):
-        train, test = zip(*[(np.array(a, dtype=np.int64), np.array(b, dtype=np.int64)) for a, b in parts], strict=True)
+        train, test = zip(
+            *[(np.array(a, dtype=np.int64), np.array(b, dtype=np.int64)) for a, b in parts],
+            strict=True,
+        )
         return partition.Partition(train, test).digest
 
     whole = digest(([0, 1], [2]), ([3], [4]))
@@ -232,7 +252,9 @@ def test_digest_sees_the_boundaries():
 
 def test_digest_sees_the_validation_part():
     one, other = (np.array([row], dtype=np.int64) for row in (5, 6))
-    digests = {partition.Partition((one,), (one,), *held).digest for held in ((), ((one,),), ((other,),))}
+    digests = {
+        partition.Partition((one,), (one,), *held).digest for held in ((), ((one,),), ((other,),))
+    }
     assert len(digests) == 3
 
 
@@ -242,7 +264,7 @@ def test_keep_by_hand():
     for keep, counts in {0.1: [5, 3, 2], 0.5: [25, 15, 10], 0.2: [10, 6, 4]}.items():
         kept = partition._chosen(train, y, round(keep * 100), numpy_stream("test"))
         assert np.bincount(y[kept]).tolist() == counts
-    made = partition.make("iid", y, 3, clients=2, keep=0.001)
+    made = partition.make("iid", y, 3, clients=2, data_fraction=0.001)
     assert [len(rows) for rows in made.train] == [1, 1]
 
 
@@ -255,7 +277,9 @@ def test_quota_has_no_alabama_paradox():
     assert all((b >= a).all() and b.sum() == a.sum() + 1 for a, b in pairwise(totals))
     assert totals[14].tolist() == [6, 6, 2]
     y = np.repeat([0, 1, 2], have)
-    ten, eleven = (partition._chosen(np.arange(14), y, total, numpy_stream("test")) for total in (10, 11))
+    ten, eleven = (
+        partition._chosen(np.arange(14), y, total, numpy_stream("test")) for total in (10, 11)
+    )
     assert (len(ten), len(eleven)) == (10, 11)
     assert set(ten) < set(eleven)
 
@@ -272,8 +296,8 @@ def test_keep_is_nested_proportional_and_leaves_the_test_part(y, spec, fractions
     options = {"clients": 2, "seed": seed, "min_samples": 5}
     classes = int(y.max()) + 1
     whole = partition.make(spec, y, classes, **options)
-    small = partition.make(spec, y, classes, keep=low, **options)
-    large = partition.make(spec, y, classes, keep=high, **options)
+    small = partition.make(spec, y, classes, data_fraction=low, **options)
+    large = partition.make(spec, y, classes, data_fraction=high, **options)
     for i in range(2):
         assert set(small.train[i]) <= set(large.train[i]) <= set(whole.train[i])
         assert np.array_equal(small.test[i], whole.test[i])
@@ -286,26 +310,30 @@ def test_keep_is_nested_proportional_and_leaves_the_test_part(y, spec, fractions
 
 def test_keep_last_changes_the_last_clients_only():
     whole = partition.make("iid", BALANCED, 10, clients=5)
-    made = partition.make("iid", BALANCED, 10, clients=5, keep=0.1, keep_last=2)
-    everyone = partition.make("iid", BALANCED, 10, clients=5, keep=0.1)
+    made = partition.make("iid", BALANCED, 10, clients=5, data_fraction=0.1, scarce_clients=2)
+    everyone = partition.make("iid", BALANCED, 10, clients=5, data_fraction=0.1)
     assert [len(train) for train in whole.train] == [150] * 5
     assert [len(train) for train in made.train] == [150, 150, 150, 15, 15]
     assert [len(train) for train in everyone.train] == [15] * 5
     assert all(np.array_equal(a, b) for a, b in zip(made.train[:3], whole.train[:3], strict=True))
-    assert all(np.array_equal(a, b) for a, b in zip(made.train[3:], everyone.train[3:], strict=True))
+    assert all(
+        np.array_equal(a, b) for a, b in zip(made.train[3:], everyone.train[3:], strict=True)
+    )
 
 
 @settings(max_examples=50, deadline=None)
 @given(
     y=labels,
     spec=st.sampled_from(["dir:0.5", "iid"]),
-    keep=st.sampled_from([1.0, 0.6]),
+    data_fraction=st.sampled_from([1.0, 0.6]),
     fractions=st.tuples(st.floats(0.2, 0.99), st.floats(0.2, 0.99)),
     seed=st.integers(0, 99),
 )
-def test_validation_is_a_nested_proportional_piece_of_what_is_kept_for_training(y, spec, keep, fractions, seed):
+def test_validation_is_a_nested_proportional_piece_of_what_is_kept_for_training(
+    y, spec, data_fraction, fractions, seed
+):
     low, high = sorted(fractions)
-    options = {"clients": 2, "seed": seed, "min_samples": 8, "keep": keep}
+    options = {"clients": 2, "seed": seed, "min_samples": 8, "data_fraction": data_fraction}
     classes = int(y.max()) + 1
     whole = partition.make(spec, y, classes, **options)
     small = partition.make(spec, y, classes, validation=low, **options)
@@ -315,9 +343,12 @@ def test_validation_is_a_nested_proportional_piece_of_what_is_kept_for_training(
         assert set(small.validation[i]) <= set(large.validation[i])
         for made, fraction in ((small, low), (large, high)):
             assert np.array_equal(made.test[i], whole.test[i])
-            assert np.array_equal(np.sort(np.concatenate([made.train[i], made.validation[i]])), whole.train[i])
+            assert np.array_equal(
+                np.sort(np.concatenate([made.train[i], made.validation[i]])), whole.train[i]
+            )
             assert all(
-                (np.diff(rows) > 0).all() and rows.dtype == np.int64 for rows in (made.train[i], made.validation[i])
+                (np.diff(rows) > 0).all() and rows.dtype == np.int64
+                for rows in (made.train[i], made.validation[i])
             )
             n = len(whole.train[i])
             total = min(round(fraction * n), n - 1)
@@ -354,7 +385,9 @@ def test_samples_per_client_shrinks_in_proportion():
 
 def test_samples_per_client_with_overlap():
     with pytest.warns(UserWarning, match="training and test samples of different clients overlap"):
-        made = partition.make("path:2", BALANCED, 10, clients=20, samples_per_client=(150, 160), overlap=True)
+        made = partition.make(
+            "path:2", BALANCED, 10, clients=20, samples_per_client=(150, 160), overlap=True
+        )
     assert all(150 <= size <= 160 for size in sizes(made))
     for i in range(20):
         own = everything(made, i)
@@ -367,7 +400,9 @@ def test_max_samples_by_hand():
     # client 0 has 6 : 3 : 1 of 10, of 8 that is 4.8, 2.4, 0.8: 4 + 1, 2, 0 + 1; client 1 has 7 and keeps them
     y = np.repeat([0, 1, 2], [6, 3, 1])
     owned = [np.arange(10), np.arange(10, 17)]
-    cut = partition._resize(owned, np.concatenate([y, np.zeros(7, dtype=np.int64)]), [8, 7], False, 0)
+    cut = partition._resize(
+        owned, np.concatenate([y, np.zeros(7, dtype=np.int64)]), [8, 7], False, 0
+    )
     assert np.bincount(y[cut[0]]).tolist() == [5, 2, 1]
     assert cut[1].tolist() == owned[1].tolist()
 
@@ -377,10 +412,14 @@ def test_max_samples_bounds_train_and_test_together(spec):
     whole = partition.make(spec, BALANCED, 10, clients=12)
     made = partition.make(spec, BALANCED, 10, clients=12, max_samples=30)
     assert sizes(made) == [min(size, 30) for size in sizes(whole)]
-    assert {len(test) for test, size in zip(made.test, sizes(made), strict=True) if size == 30} == {8}  # round(7.5)
+    assert {len(test) for test, size in zip(made.test, sizes(made), strict=True) if size == 30} == {
+        8
+    }  # round(7.5)
     for i, size in enumerate(sizes(whole)):
         assert set(everything(made, i)) <= set(everything(whole, i))
-        before, after = (np.bincount(BALANCED[everything(p, i)], minlength=10) for p in (whole, made))
+        before, after = (
+            np.bincount(BALANCED[everything(p, i)], minlength=10) for p in (whole, made)
+        )
         assert np.abs(after - before * min(30 / size, 1)).max() < 1
 
 
@@ -396,19 +435,21 @@ def test_max_samples_that_all_exceed_is_one_size_for_all():
 def test_classes_of_clients_by_hand():
     y = np.array([2, 0, 2, 1, 2])
     rows = [np.array([0, 1, 2]), np.array([], dtype=np.int64), np.array([3])]
-    counts = histogram.sparse(rows, y, 3)
+    counts = class_counts.sparse(rows, y, 3)
     assert counts == [{"0": 1, "2": 2}, {}, {"1": 1}]
-    assert histogram.dense(counts, 4).tolist() == [[1, 0, 2, 0], [0, 0, 0, 0], [0, 1, 0, 0]]
+    assert class_counts.dense(counts, 4).tolist() == [[1, 0, 2, 0], [0, 0, 0, 0], [0, 1, 0, 0]]
 
 
 def test_majority_by_hand():
     train = [{"10": 3, "2": 3}, {"0": 1, "1": 2}, {"1": 9}, {"5": 1}]
     test = [{"2": 1, "10": 3}, {"1": 3, "0": 1}, {}, {"4": 2}]
-    assert histogram.majority(train, test) == [0.25, 0.75, None, 0.0]
+    assert class_counts.majority(train, test) == [0.25, 0.75, None, 0.0]
 
 
 def test_run_json_has_the_classes_of_every_client():
-    setup = toy("fedavg", split=split_by_class(TOY["dataset"], [[0, 0, 3], [2]], [[3, 3], []])).setup
+    setup = toy(
+        "fedavg", split=split_by_class(TOY["dataset"], [[0, 0, 3], [2]], [[3, 3], []])
+    ).setup
     about = json.loads(json.dumps(provenance.about(setup, 1)))["partition"]
     assert about["train_classes"] == [{"0": 2, "3": 1}, {"2": 1}]
     assert about["test_classes"] == [{"3": 2}, {}]
@@ -420,7 +461,9 @@ def test_ten_thousand_clients_are_quick():
     for spec in ("dir:0.1", "path:2"):
         made = partition.make(spec, y, 10, clients=10_000, min_samples=3)
         assert min(sizes(made)) >= 3
-        assert histogram.dense(histogram.sparse(made.train, y, 10), 10).sum() == sum(map(len, made.train))
+        assert class_counts.dense(class_counts.sparse(made.train, y, 10), 10).sum() == sum(
+            map(len, made.train)
+        )
     assert time.perf_counter() - start < 15
 
 
@@ -433,8 +476,8 @@ def test_file_round_trip(tmp_path):
         back = partition.make(f"file:{path}", BALANCED, 10, clients=clients, seed=99)
         assert back.digest == made.digest
         assert back.train[0].dtype == np.int64
-    scarce = partition.make(f"file:{path}", BALANCED, 10, clients=None, keep=0.5)
-    direct = partition.make("dir:0.1", BALANCED, 10, clients=7, min_samples=2, keep=0.5)
+    scarce = partition.make(f"file:{path}", BALANCED, 10, clients=None, data_fraction=0.5)
+    direct = partition.make("dir:0.1", BALANCED, 10, clients=7, min_samples=2, data_fraction=0.5)
     assert scarce.digest == direct.digest
 
 
@@ -443,9 +486,11 @@ def test_file_with_a_validation_part(tmp_path):
     made.save(tmp_path / "p.npz")
     spec = f"file:{tmp_path / 'p.npz'}"
     assert partition.make(spec, BALANCED, 10, clients=None).digest == made.digest
-    scarce = partition.make(spec, BALANCED, 10, clients=None, keep=0.1)
+    scarce = partition.make(spec, BALANCED, 10, clients=None, data_fraction=0.1)
     assert scarce.validation[0].tolist() == made.validation[0].tolist()
-    with pytest.raises(UserError, match="validation cannot be used with a file:PATH that has a validation part"):
+    with pytest.raises(
+        UserError, match="validation cannot be used with a file:PATH that has a validation part"
+    ):
         partition.make(spec, BALANCED, 10, clients=None, validation=0.1)
 
 
@@ -470,7 +515,10 @@ BAD_FILES = {
         {"train_0": [0], "test_0": [1], "validation_0": [2], "train_1": [3], "test_1": [4]},
         "or three, with validation_0",
     ),
-    "held out twice": ({"train_0": [5, 6], "test_0": [1], "validation_0": [6]}, "test_0 and validation_0"),
+    "held out twice": (
+        {"train_0": [5, 6], "test_0": [1], "validation_0": [6]},
+        "test_0 and validation_0",
+    ),
     "no train": ({"train_0": np.zeros(0, dtype=int), "test_0": [6]}, "no training sample"),
     "objects": ({"train_0": np.array([{}], dtype=object), "test_0": [6]}, "plain arrays"),
 }
@@ -524,15 +572,19 @@ BAD_REQUESTS = [
     ("iid", {"clients": 0}, "at least 1, not 0"),
     ("iid", {"clients": None}, "at least 1, not None"),
     ("iid", {"clients": 1001}, "1001 clients are more than the 1000 samples"),
-    ("iid", {"clients": 101}, "101 clients with min_samples = 10 need 1010 samples, but there are 1000"),
+    (
+        "iid",
+        {"clients": 101},
+        "101 clients with min_samples = 10 need 1010 samples, but there are 1000",
+    ),
     ("iid", {"min_samples": 0}, "min_samples must be at least 1"),
     ("iid", {"test_fraction": 0.0}, "test_fraction"),
     ("iid", {"test_fraction": 1.0}, "test_fraction"),
     ("iid", {"test_fraction": float("nan")}, "test_fraction"),
-    ("iid", {"keep": 0.0}, "keep must be above 0"),
-    ("iid", {"keep": 1.1}, "keep must be above 0"),
-    ("iid", {"keep_last": 0}, "keep_last must be 1..20"),
-    ("iid", {"keep_last": 21, "keep": 0.5}, "keep_last must be 1..20"),
+    ("iid", {"data_fraction": 0.0}, "data_fraction must be above 0"),
+    ("iid", {"data_fraction": 1.1}, "data_fraction must be above 0"),
+    ("iid", {"scarce_clients": 0}, "scarce_clients must be 1..20"),
+    ("iid", {"scarce_clients": 21, "data_fraction": 0.5}, "scarce_clients must be 1..20"),
     ("iid", {"validation": 1.0}, "validation must be at least 0 and below 1, not 1.0"),
     ("iid", {"validation": -0.1}, "validation must be at least 0"),
     ("iid", {"validation": float("nan")}, "validation must be at least 0"),
@@ -544,7 +596,11 @@ BAD_REQUESTS = [
     ("file:x", {"samples_per_client": (20, 30)}, "cannot be used with file:PATH"),
     ("file:x", {"max_samples": 20}, "max_samples cannot be used with file:PATH"),
     ("iid", {"max_samples": 9}, "max_samples = 9 is below min_samples = 10"),
-    ("iid", {"max_samples": 20, "samples_per_client": (20, 30)}, "max_samples .* together with samples_per_client"),
+    (
+        "iid",
+        {"max_samples": 20, "samples_per_client": (20, 30)},
+        "max_samples .* together with samples_per_client",
+    ),
 ]
 
 
@@ -557,5 +613,7 @@ def test_impossible_requests_say_why_in_one_line(spec, options, words):
 
 @pytest.mark.filterwarnings("ignore:overlap")
 def test_overlap_cannot_exceed_a_class():
-    with pytest.raises(UserError, match=r"needs 101 samples of class \d to have 202 samples .* the class has 100"):
+    with pytest.raises(
+        UserError, match=r"needs 101 samples of class \d to have 202 samples .* the class has 100"
+    ):
         partition.make("path:2", BALANCED, 10, samples_per_client=(202, 202), overlap=True)

@@ -4,14 +4,20 @@ import json
 
 import pytest
 
-from pflbench import config, experiment, plan, records
+from pflbench import config
 from pflbench.errors import UserError
-from pflbench.plan import Plan, Planned
+from pflbench.records import plan, run_folder
+from pflbench.records.plan import Plan, Planned
+from pflbench.sweep import experiment
 
 
 def planned(id: str, seed: int, **words: str) -> Planned:
     return Planned(
-        id, "fedavg", words.get("setting", ""), words.get("variant", ""), {"algorithm": "fedavg", "seed": seed}
+        id,
+        "fedavg",
+        words.get("setting", ""),
+        words.get("variant", ""),
+        {"algorithm": "fedavg", "seed": seed},
     )
 
 
@@ -26,11 +32,15 @@ def test_a_plan_survives_being_stored(tmp_path):
     made.write(tmp_path / "not" / "there")
     (read,) = plan.read(tmp_path / "not" / "there")
     assert read == made
-    assert [path.name for path in (tmp_path / "not" / "there" / "plans").iterdir()] == ["mine-small.json"]
+    assert [path.name for path in (tmp_path / "not" / "there" / "plans").iterdir()] == [
+        "mine-small.json"
+    ]
 
 
 def test_a_stored_configuration_is_the_run_that_it_was(tmp_path):
-    made = experiment.make("mine", {"algorithms": ["fedcosr"], "samples_per_client": "80-100", "rounds": 3})
+    made = experiment.make(
+        "mine", {"algorithms": ["fedcosr"], "samples_per_client": "80-100", "rounds": 3}
+    )
     made.write(tmp_path)
     (run,) = plan.read(tmp_path)[0].runs
     assert config.read(run.config).id == run.id == made.runs[0].id
@@ -43,7 +53,13 @@ def test_a_plan_takes_the_place_of_one_of_its_name_and_stands_beside_others(tmp_
 
 
 def test_every_run_is_there_once_and_the_first_seed_comes_first():
-    runs = [planned("a0", 0), planned("a1", 1), planned("b0", 0), planned("b1", 1), planned("a0", 0)]
+    runs = [
+        planned("a0", 0),
+        planned("a1", 1),
+        planned("b0", 0),
+        planned("b1", 1),
+        planned("a0", 0),
+    ]
     assert list(Plan("p", "", "paper", "", tuple(runs)).unique()) == ["a0", "b0", "a1", "b1"]
 
 
@@ -64,7 +80,9 @@ def test_a_folder_without_plans_has_none(tmp_path):
     assert plan.read(tmp_path / "nowhere") == []
 
 
-@pytest.mark.parametrize("content", [{}, {"runs": 3}, {"name": "x", "runs": []}, {"name": "x", "runs": [{"id": "y"}]}])
+@pytest.mark.parametrize(
+    "content", [{}, {"runs": 3}, {"name": "x", "runs": []}, {"name": "x", "runs": [{"id": "y"}]}]
+)
 def test_a_plan_of_another_version_is_told_in_one_line(tmp_path, content):
     (tmp_path / "plans").mkdir()
     (tmp_path / "plans" / "old.json").write_text(json.dumps(content))
@@ -84,5 +102,8 @@ def test_half_a_plan_is_told_in_one_line(tmp_path):
 
 def test_a_folder_that_takes_no_plan_is_told_in_one_line(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(records.Unwritable, match=r"cannot write to .*file: Not a directory; choose another --out"):
+    with pytest.raises(
+        run_folder.Unwritable,
+        match=r"cannot write to .*file: Not a directory; choose another --out",
+    ):
         Plan("p", "", "paper", "", ()).write(tmp_path / "file")

@@ -7,14 +7,16 @@ import time
 import pytest
 
 from pflbench.errors import UserError
-from pflbench.report.processes import each
+from pflbench.report.load.parallel import each
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 in_processes = pytest.mark.skipif(CORES == 1, reason="with one core all is done in this process")
 
 
 def test_results_are_in_the_order_of_the_items_and_of_many_from_other_processes():
-    items = [lambda place=place: (place, os.getpid()) for place in range(9)]  # a lambda cannot be sent
+    items = [
+        lambda place=place: (place, os.getpid()) for place in range(9)
+    ]  # a lambda cannot be sent
     here = each(lambda item: item(), items, few=9)
     assert here == [(place, os.getpid()) for place in range(9)]
     there = each(lambda item: item(), items, few=8)
@@ -46,7 +48,11 @@ def test_a_mistake_that_is_found_there_is_told_here(few: int):
 def test_a_process_that_dies_is_told_and_the_others_end():
     began = time.monotonic()
     with pytest.raises(UserError, match="died"):
-        each(lambda wait: time.sleep(wait) if wait else os.kill(os.getpid(), signal.SIGKILL), [0, 60], few=0)
+        each(
+            lambda wait: time.sleep(wait) if wait else os.kill(os.getpid(), signal.SIGKILL),
+            [0, 60],
+            few=0,
+        )
     assert time.monotonic() - began < 30
 
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from pflbench import registry
 from pflbench.errors import UserError
+from pflbench.methods import registry
 
 PLUGIN = '''"""Mine."""
-from pflbench.api import Algorithm, Taxonomy
+from pflbench.api import Algorithm
 class Mine(Algorithm):
-    title, taxonomy = "Mine", Taxonomy("FL", "none")
+    title, family = "Mine", "none"
 '''
 
 
@@ -21,13 +21,18 @@ def installed(monkeypatch, tmp_path):
     """Another package that offers the methods `theirs` and, in vain, `fedavg`."""
     (tmp_path / "their_package.py").write_text(PLUGIN)
     monkeypatch.syspath_prepend(tmp_path)
-    points = {name: EntryPoint(name, "their_package:Mine", registry.GROUP) for name in ("theirs", "fedavg")}
+    points = {
+        name: EntryPoint(name, "their_package:Mine", registry.GROUP)
+        for name in ("theirs", "fedavg")
+    }
     monkeypatch.setattr(registry, "_installed", lambda: points)
 
 
 def test_twenty_two_methods_are_known():
     assert len(registry.names()) == 22
-    assert {registry.name_of(registry.load(name)) for name in registry.names()} == set(registry.names())
+    assert {registry.name_of(registry.load(name)) for name in registry.names()} == set(
+        registry.names()
+    )
 
 
 @pytest.mark.parametrize("name", ["lgfedavg", "LG-FedAvg", "lg_fedavg"])

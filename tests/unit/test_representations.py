@@ -9,11 +9,12 @@ import pytest
 import torch
 
 import pflbench
-from pflbench import config, representations, rounds
+from pflbench import config
 from pflbench.api import Params
-from pflbench.archive import plain_arrays
+from pflbench.data.npz import plain_arrays
 from pflbench.errors import UserError
-from pflbench.federation import Federation
+from pflbench.simulation import representations, runner
+from pflbench.simulation.federation import Federation
 from pflbench.testing import TOY, played, split_by_class, toy
 
 
@@ -29,8 +30,12 @@ SCORED: dict[str, Callable[[Federation, int], Params]] = {
     "lgfedavg": lambda federation, id: federation.state(id)["phi"],  # pre: the private body
     "fedgh": lambda federation, id: federation.state(id)["theta"],  # pre, under the global head
     "fedcosr": lambda federation, id: federation.state(id)["theta"],  # post, not what was merged
-    "fedproto": lambda federation, id: federation.state(id)["theta"],  # within {"theta": ..., "omega": ...}
-    "pfedfda": lambda federation, id: federation.server["phi"],  # within {"phi": ..., "weight": ..., "bias": ...}
+    "fedproto": lambda federation, id: federation.state(id)[
+        "theta"
+    ],  # within {"theta": ..., "omega": ...}
+    "pfedfda": lambda federation, id: federation.server[
+        "phi"
+    ],  # within {"phi": ..., "weight": ..., "bias": ...}
 }
 
 
@@ -50,7 +55,9 @@ def test_they_are_of_the_model_that_is_scored_after_the_last_round(method):
 
 
 def test_they_are_of_all_test_samples_of_a_client_that_has_fewer():
-    federation = played(toy("fedavg", split=split_by_class(TOY["dataset"], [[0], [1], [2]], [[0] * 5, [1, 2], []])))
+    federation = played(
+        toy("fedavg", split=split_by_class(TOY["dataset"], [[0], [1], [2]], [[0] * 5, [1, 2], []]))
+    )
     assert federation.represented == {}  # not asked for
     split = federation.partition
     federation = played(toy("fedavg", split=split, representations=4))
@@ -58,7 +65,9 @@ def test_they_are_of_all_test_samples_of_a_client_that_has_fewer():
 
 
 def test_after_training_only_the_last_cohort_has_them():
-    before, after = (played(toy(name, participation=0.5, representations=2)) for name in ("fedavg", "local"))
+    before, after = (
+        played(toy(name, participation=0.5, representations=2)) for name in ("fedavg", "local")
+    )
     before.round = 2
     assert sorted(before.represented) == [0, 1, 2, 3]
     assert sorted(after.represented) == list(before.select())
@@ -79,14 +88,16 @@ def test_the_file_has_the_samples_and_the_run_is_else_the_same(tmp_path):
         "sample": ((), np.int64),
         "x": ((1, 8, 8), np.uint8),
     }
-    setup = rounds.prepare(config.make("fedcosr", TOY, {}))
+    setup = runner.prepare(config.make("fedcosr", TOY, {}))
     first = [rows[:5] for rows in setup.partition.test]
     assert arrays["sample"].tolist() == np.concatenate(first).tolist()
     assert arrays["client"].tolist() == [id for id, rows in enumerate(first) for _ in rows]
     assert np.array_equal(arrays["y"], setup.data.y[arrays["sample"]])
     assert np.array_equal(arrays["x"], setup.data.x[arrays["sample"]])
     assert (folder / "rounds.jsonl").read_bytes() == (without / "rounds.jsonl").read_bytes()
-    assert sorted({p.name for p in folder.iterdir()} - {p.name for p in without.iterdir()}) == ["representations.npz"]
+    assert sorted({p.name for p in folder.iterdir()} - {p.name for p in without.iterdir()}) == [
+        "representations.npz"
+    ]
 
 
 @pytest.mark.parametrize("method", ["fedavg", "fedcosr"])
@@ -98,7 +109,7 @@ def test_workers_write_the_same_bytes(tmp_path, method):
 @pytest.mark.parametrize("stop", [1, 3])
 def test_a_run_that_was_stopped_leaves_the_same_file(tmp_path, stop):
     whole = run(tmp_path / "whole") / "representations.npz"
-    setup = rounds.prepare(config.make("fedcosr", {**TOY, "representations": 5}, {}))
+    setup = runner.prepare(config.make("fedcosr", {**TOY, "representations": 5}, {}))
     file = tmp_path / "broken" / setup.run.id / "representations.npz"
 
     def interrupt(record: dict[str, Any], timing: dict[str, Any]) -> None:
@@ -106,34 +117,36 @@ def test_a_run_that_was_stopped_leaves_the_same_file(tmp_path, stop):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        rounds.execute(setup, tmp_path / "broken", watch=interrupt)
-    assert file.exists() is (stop == 3)  # the last round, whose checkpoint says that nothing is left to be played
-    assert rounds.execute(setup, tmp_path / "broken").status["status"] == "done"
+        runner.execute(setup, tmp_path / "broken", watch=interrupt)
+    assert file.exists() is (
+        stop == 3
+    )  # the last round, whose checkpoint says that nothing is left to be played
+    assert runner.execute(setup, tmp_path / "broken").status["status"] == "finished"
     assert file.read_bytes() == whole.read_bytes()
 
 
 def test_a_fresh_run_forgets_them(tmp_path):
     file = run(tmp_path) / "representations.npz"
-    setup = rounds.prepare(config.make("fedcosr", {**TOY, "representations": 5}, {}))
+    setup = runner.prepare(config.make("fedcosr", {**TOY, "representations": 5}, {}))
 
     def look(done: int) -> None:
         assert not file.exists()
 
-    rounds.execute(setup, tmp_path, fresh=True, started=look)
+    runner.execute(setup, tmp_path, fresh=True, started=look)
     assert file.exists()
 
 
 TABLE = '''
 """Table: the scored model of client 1 is a table of scores, without a network."""
-from pflbench.api import Algorithm, Taxonomy
+from pflbench.api import Algorithm
 class Table(Algorithm):
     title = "Table"
-    taxonomy = Taxonomy("FL", "none")
-    def local(self, client, message):
+    family = "none"
+    def client_update(self, client, message):
         return {}, {}
     def aggregate(self, server, replies):
         return server
-    def personal(self, client, message):
+    def personal_model(self, client, message):
         scores = {"scores": client.counts.float()}
         return scores if client.id in WITHOUT else {"network": message, **scores}
     def predict(self, model, x):
@@ -146,16 +159,24 @@ def test_a_client_whose_model_has_no_body_is_left_out(tmp_path, without, there):
     plugin = tmp_path / "table.py"
     plugin.write_text(TABLE.replace("WITHOUT", str(without)))
     file = run(tmp_path, str(plugin)) / "representations.npz"
-    assert (np.unique(plain_arrays(str(file))["client"]).tolist() if file.exists() else None) == there
+    assert (
+        np.unique(plain_arrays(str(file))["client"]).tolist() if file.exists() else None
+    ) == there
 
 
 def test_the_body_is_the_outermost_that_fits():
     task = toy("fedavg").algorithm.task
-    ones, twos = ({name: torch.full_like(p, value) for name, p in task.initial.items()} for value in (1.0, 2.0))
+    ones, twos = (
+        {name: torch.full_like(p, value) for name, p in task.initial.items()}
+        for value in (1.0, 2.0)
+    )
     small = {name: p[:1] for name, p in ones.items()}
     found = representations.body_of({"deep": {"theta": ones}, "small": small, "theta": twos}, task)
     assert found is not None
-    assert {name: p.unique().tolist() for name, p in found.items()} == {"body.fc1.weight": [2], "body.fc1.bias": [2]}
+    assert {name: p.unique().tolist() for name, p in found.items()} == {
+        "body.fc1.weight": [2],
+        "body.fc1.bias": [2],
+    }
     assert representations.body_of({"pi": {"head.fc2.bias": torch.zeros(4)}}, task) is None
     assert representations.body_of(torch.zeros(4), task) is None
 

@@ -9,7 +9,9 @@ from pflbench.rng import numpy_stream, seed_of, stream
 
 
 def test_same_names_same_numbers():
-    assert torch.equal(torch.rand(5, generator=stream(0, "a", 1)), torch.rand(5, generator=stream(0, "a", 1)))
+    assert torch.equal(
+        torch.rand(5, generator=stream(0, "a", 1)), torch.rand(5, generator=stream(0, "a", 1))
+    )
     assert (numpy_stream(0, "a").random(5) == numpy_stream(0, "a").random(5)).all()
 
 
@@ -26,5 +28,7 @@ def test_global_generator_is_left_alone():
 
 def test_another_process_draws_the_same():
     code = "from pflbench.rng import seed_of; print(seed_of(7, 'cohort', 3))"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     assert int(out) == seed_of(7, "cohort", 3)

@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 from pflbench.errors import UserError
-from pflbench.report import statistics
-from pflbench.report.statistics import Agreement, Interval, Refusal
+from pflbench.report.stats import statistics
+from pflbench.report.stats.statistics import Agreement, Interval, Refusal
 
 
 def frame(table: dict[str, list[float]], seeds: int = 1) -> pd.DataFrame:
@@ -25,7 +25,9 @@ def frame(table: dict[str, list[float]], seeds: int = 1) -> pd.DataFrame:
 
 
 def clients(table: dict[str, list[float]], seed: int = 0) -> pd.DataFrame:
-    rows = [(m, "s", seed, i, value) for m, values in table.items() for i, value in enumerate(values)]
+    rows = [
+        (m, "s", seed, i, value) for m, values in table.items() for i, value in enumerate(values)
+    ]
     return pd.DataFrame(rows, columns=["method", "setting", "seed", "client", "accuracy"])
 
 
@@ -56,18 +58,26 @@ def test_interval_is_the_same_every_time():
 
 
 def test_interval_of_equal_values_is_a_point():
-    assert statistics.interval([0.7] * 4) == Interval(pytest.approx(0.7), pytest.approx(0.7), pytest.approx(0.7), 4)
+    assert statistics.interval([0.7] * 4) == Interval(
+        pytest.approx(0.7), pytest.approx(0.7), pytest.approx(0.7), 4
+    )
 
 
 def test_interval_is_refused_for_two_seeds_and_says_how_many_it_needs():
-    assert statistics.interval([0.5, math.nan, 0.6]) == Refusal("an interval over seeds needs 3 seeds, there are 2")
+    assert statistics.interval([0.5, math.nan, 0.6]) == Refusal(
+        "an interval over seeds needs 3 seeds, there are 2"
+    )
 
 
 def test_intervals_have_a_row_for_every_method_and_setting():
-    runs = frame({"A": [0.1, 0.2, 0.6, 0.4, 0.4, 0.4], "B": [0.1, 0.2, math.nan, 0.5, 0.6, 0.7]}, seeds=3)
+    runs = frame(
+        {"A": [0.1, 0.2, 0.6, 0.4, 0.4, 0.4], "B": [0.1, 0.2, math.nan, 0.5, 0.6, 0.7]}, seeds=3
+    )
     table = statistics.intervals(runs).set_index(["method", "setting"])
     assert list(table["seeds"]) == [3, 3, 2, 3]
-    assert table.loc[("A", "s0"), ["mean", "low", "high"]].tolist() == pytest.approx([0.3, 0.1, 0.6])
+    assert table.loc[("A", "s0"), ["mean", "low", "high"]].tolist() == pytest.approx(
+        [0.3, 0.1, 0.6]
+    )
     assert table.loc[("B", "s0"), "mean"] == pytest.approx(0.15)
     assert math.isnan(table.loc[("B", "s0"), "low"])
     assert "needs 3 seeds, there are 2" in table.loc[("B", "s0"), "reason"]
@@ -86,7 +96,9 @@ def test_signed_rank_is_scipys_exact_test_where_there_are_no_ties():
     draws = np.random.default_rng(0)
     for n in (5, 9, 20, 45):
         d = draws.normal(0.2, 1, n)
-        assert statistics.signed_rank(d) == pytest.approx(stats.wilcoxon(d, method="exact").pvalue, rel=1e-12)
+        assert statistics.signed_rank(d) == pytest.approx(
+            stats.wilcoxon(d, method="exact").pvalue, rel=1e-12
+        )
 
 
 def test_signed_rank_is_scipys_test_over_all_signs_where_there_are_ties_and_zeros():
@@ -117,7 +129,9 @@ def test_holm_by_hand():
     assert statistics.holm([0.6, 0.7]) == pytest.approx([1.0, 1.0])
 
 
-@pytest.mark.parametrize("alpha, tests, needed", [(0.05, 1, 6), (0.0625, 1, 5), (0.01, 1, 8), (0.05, 231, 14)])
+@pytest.mark.parametrize(
+    "alpha, tests, needed", [(0.05, 1, 6), (0.0625, 1, 5), (0.01, 1, 8), (0.05, 231, 14)]
+)
 def test_blocks_needed(alpha: float, tests: int, needed: int):
     assert statistics.blocks_needed(alpha, tests) == needed
 
@@ -134,7 +148,11 @@ EIGHT = {
 def test_every_pair_is_tested_and_adjusted():
     table = statistics.paired_tests(frame(EIGHT))
     assert isinstance(table, pd.DataFrame)
-    assert list(zip(table["method"], table["other"], strict=True)) == [("A", "B"), ("A", "C"), ("B", "C")]
+    assert list(zip(table["method"], table["other"], strict=True)) == [
+        ("A", "B"),
+        ("A", "C"),
+        ("B", "C"),
+    ]
     # A - B: 0.01..0.08, all positive. A - C: 0.01, -0.01, 0.03..0.08; ranks 1.5, 1.5, 3..8; W- = 1.5: {}, {1.5}, {1.5}.
     assert list(table["p"]) == pytest.approx([2 / 256, 2 * 3 / 256, 1.0])
     assert list(table["p_holm"]) == pytest.approx([3 * 2 / 256, 2 * 6 / 256, 1.0])
@@ -171,7 +189,11 @@ def test_pairs_are_over_the_seeds_that_both_methods_have():
     runs = frame({"A": ours, "B": [0.5, math.nan] * 6}, seeds=2)
     table = statistics.paired_tests(runs)
     assert isinstance(table, pd.DataFrame)
-    assert (table["wins"][0], table["p"][0], table["difference"][0]) == (6, 2 / 64, pytest.approx(0.125))
+    assert (table["wins"][0], table["p"][0], table["difference"][0]) == (
+        6,
+        2 / 64,
+        pytest.approx(0.125),
+    )
 
 
 def test_a_pair_with_too_few_common_blocks_is_refused_and_does_not_count_for_holm():
@@ -181,14 +203,19 @@ def test_a_pair_with_too_few_common_blocks_is_refused_and_does_not_count_for_hol
     last = table.iloc[-1]
     assert (last["other"], last["blocks"], last["different"]) == ("D", 5, False)
     assert math.isnan(last["p"]) and math.isnan(last["p_holm"])
-    assert last["reason"] == "a signed-rank test at 0.05 needs 6 blocks that both methods have, there are 5"
+    assert (
+        last["reason"]
+        == "a signed-rank test at 0.05 needs 6 blocks that both methods have, there are 5"
+    )
     assert table["p_holm"][0] == pytest.approx(2 * 2 / 256)
 
 
 def test_tests_are_refused_if_no_pair_has_enough_blocks():
     short = frame({name: values[:5] for name, values in EIGHT.items()})
     found = statistics.paired_tests(short)
-    assert found == Refusal("a signed-rank test at 0.05 needs 6 blocks that both methods have, there are 5")
+    assert found == Refusal(
+        "a signed-rank test at 0.05 needs 6 blocks that both methods have, there are 5"
+    )
     assert isinstance(statistics.paired_tests(short, alpha=0.07), pd.DataFrame)  # 2 / 2^5 = 0.0625
 
 
@@ -200,9 +227,18 @@ def test_one_method_has_no_pair():
 @pytest.mark.parametrize(
     "change, told",
     [
-        (lambda runs: statistics.paired_tests(runs, reference="Z"), "unknown method 'Z'; known: A, B, C"),
-        (lambda runs: statistics.paired_tests(runs, blocks="seeds"), "unknown kind of blocks 'seeds'"),
-        (lambda runs: statistics.paired_tests(runs.drop(columns="seed")), "no column 'seed'; it needs method, setting"),
+        (
+            lambda runs: statistics.paired_tests(runs, reference="Z"),
+            "unknown method 'Z'; known: A, B, C",
+        ),
+        (
+            lambda runs: statistics.paired_tests(runs, blocks="seeds"),
+            "unknown kind of blocks 'seeds'",
+        ),
+        (
+            lambda runs: statistics.paired_tests(runs.drop(columns="seed")),
+            "no column 'seed'; it needs method, setting",
+        ),
         (
             lambda runs: statistics.paired_tests(pd.concat([runs, runs])),
             "two accuracies for method A, setting s0, seed 0",
@@ -226,7 +262,10 @@ def test_gains_are_those_of_the_same_client_setting_and_seed():
         ]
     )
     table = statistics.gains(both, "Local")
-    assert list(table.itertuples(index=False, name=None)) == [("FedX", "s", 0, 0, 0.2), ("FedX", "s", 0, 1, -0.1)]
+    assert list(table.itertuples(index=False, name=None)) == [
+        ("FedX", "s", 0, 0, 0.2),
+        ("FedX", "s", 0, 1, -0.1),
+    ]
 
 
 def test_an_unknown_baseline_is_told():
@@ -252,10 +291,21 @@ def test_jain_and_variation_by_hand():
 
 def test_client_summary_has_a_row_for_every_run():
     table = statistics.client_summary(
-        clients({"Local": [0.5, 0.6, 0.7, math.nan], "FedAvg": [0.2, 0.6, 0.8, 0.1], "FedX": [0.6, 0.6, 0.4, 0.9]})
+        clients(
+            {
+                "Local": [0.5, 0.6, 0.7, math.nan],
+                "FedAvg": [0.2, 0.6, 0.8, 0.1],
+                "FedX": [0.6, 0.6, 0.4, 0.9],
+            }
+        )
     ).set_index("method")
     ours = table.loc["FedX"]
-    assert (ours["setting"], ours["seed"], ours["clients"], ours["accuracy"]) == ("s", 0, 4, pytest.approx(0.625))
+    assert (ours["setting"], ours["seed"], ours["clients"], ours["accuracy"]) == (
+        "s",
+        0,
+        4,
+        pytest.approx(0.625),
+    )
     assert ours["worst_decile"] == pytest.approx(0.4)
     assert ours["jain"] == pytest.approx(2.5**2 / (4 * 1.69))
     assert ours["gain_Local"] == pytest.approx((0.1 + 0 - 0.3) / 3)
@@ -286,11 +336,14 @@ def test_agreement_by_hand():
 def test_agreement_with_ties_is_tau_b():
     """Pairs: 6; concordant 4, discordant 0; one tie in each order: 4 / sqrt(5 * 5)."""
     found = statistics.agreement(
-        pd.Series([1.0, 0.1 + 0.2, 0.3, 2.0], index=list("abcd")), pd.Series([2.0, 1.0, 2.0, 3.0], index=list("abcd"))
+        pd.Series([1.0, 0.1 + 0.2, 0.3, 2.0], index=list("abcd")),
+        pd.Series([2.0, 1.0, 2.0, 3.0], index=list("abcd")),
     )
     assert isinstance(found, Agreement)
     assert found.tau == pytest.approx(4 / 5)
-    assert found.p == pytest.approx(stats.kendalltau([1.0, 0.3, 0.3, 2.0], [2.0, 1.0, 2.0, 3.0]).pvalue)
+    assert found.p == pytest.approx(
+        stats.kendalltau([1.0, 0.3, 0.3, 2.0], [2.0, 1.0, 2.0, 3.0]).pvalue
+    )
 
 
 def test_agreement_is_refused_without_an_order():
@@ -313,7 +366,9 @@ def test_convergence_by_hand():
     accuracy = [0.0, 0.4, 0.6, 0.8, 0.78, 0.81, 0.78, 0.82]
     assert statistics.convergence_round(rounds, accuracy, length=2, margin=0.01) == 5
     assert statistics.convergence_round(rounds, accuracy, length=2, margin=0.009) == 6
-    assert statistics.convergence_round(rounds, accuracy, length=2, margin=1) == 2  # the first whole window
+    assert (
+        statistics.convergence_round(rounds, accuracy, length=2, margin=1) == 2
+    )  # the first whole window
 
 
 def test_convergence_counts_the_last_time_that_the_margin_was_left():
@@ -329,7 +384,9 @@ def test_convergence_skips_rounds_without_an_accuracy_and_sorts():
 
 
 def test_convergence_of_a_rising_curve_is_near_the_end():
-    assert statistics.convergence_round(range(100), np.linspace(0, 0.99, 100)) == 98  # a point a round: 98 and 99
+    assert (
+        statistics.convergence_round(range(100), np.linspace(0, 0.99, 100)) == 98
+    )  # a point a round: 98 and 99
 
 
 def test_convergence_needs_two_windows():
@@ -340,8 +397,14 @@ def test_convergence_needs_two_windows():
 
 def test_convergence_of_every_run():
     runs = pd.concat(
-        pd.DataFrame({"method": m, "setting": "s", "seed": 0, "round": range(6), "accuracy": values})
-        for m, values in {"A": [0.5] * 6, "B": [0.0, 0, 0.5, 0.5, 0.5, 0.5], "C": [0.5] + [math.nan] * 5}.items()
+        pd.DataFrame(
+            {"method": m, "setting": "s", "seed": 0, "round": range(6), "accuracy": values}
+        )
+        for m, values in {
+            "A": [0.5] * 6,
+            "B": [0.0, 0, 0.5, 0.5, 0.5, 0.5],
+            "C": [0.5] + [math.nan] * 5,
+        }.items()
     )
     table = statistics.convergence(runs, length=2)
     assert list(table.columns) == ["method", "setting", "seed", "round"]

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 import pflbench
-from pflbench import config, rounds
-from pflbench.partition import Partition
+from pflbench import config
+from pflbench.data.partition import Partition
+from pflbench.simulation import runner
 from pflbench.testing import TOY, played, split_by_class, toy
 
 HELD_OUT: dict[str, Any] = {**TOY, "validation": 0.3, "participation": 0.5, "rounds": 4}
@@ -17,19 +18,19 @@ HELD_OUT: dict[str, Any] = {**TOY, "validation": 0.3, "participation": 0.5, "rou
 MAJORITY = '''
 """Majority: says a client's most frequent training class; right after training, and as "last", class 3."""
 import torch
-from pflbench.api import Algorithm, Taxonomy
+from pflbench.api import Algorithm
 class Majority(Algorithm):
     title = "Majority"
-    taxonomy = Taxonomy("FL", "none")
-    def local(self, client, message):
+    family = "none"
+    def client_update(self, client, message):
         return {}, {}
     def aggregate(self, server, replies):
         return server
-    def personal(self, client, message):
+    def personal_model(self, client, message):
         return client.counts.float()
-    def trained(self, client, message, reply):
+    def trained_model(self, client, message, reply):
         return torch.tensor([0.0, 0.0, 0.0, 1.0])
-    def others(self, client, message):
+    def extra_models(self, client, message):
         return {"last": torch.tensor([0.0, 0.0, 0.0, 1.0])}
     def predict(self, model, x):
         return model.expand(len(x), -1)
@@ -58,7 +59,10 @@ def test_scores_by_hand(tmp_path):
     trained: set[int] = set()
 
     def latest(part: str) -> list[float | None]:
-        return [after[f"last{part}"][id] if id in trained else before[f"pre{part}"][id] for id in range(3)]
+        return [
+            after[f"last{part}"][id] if id in trained else before[f"pre{part}"][id]
+            for id in range(3)
+        ]
 
     for _ in range(2):
         record, _ = federation.step()
@@ -77,10 +81,13 @@ def test_nothing_is_trained_on_it(tmp_path, method):
     Partition(split.train, split.test).save(tmp_path / "reduced.npz")
     given = {**HELD_OUT, "validation": 0.0}
     same, reduced = (
-        toy(method, **{**given, "partition": f"file:{tmp_path}/{name}.npz"}) for name in ("all", "reduced")
+        toy(method, **{**given, "partition": f"file:{tmp_path}/{name}.npz"})
+        for name in ("all", "reduced")
     )
     for turn in range(4):
-        one, two, three = (f.step()[0] if turn else f.start()[0] for f in (federation, same, reduced))
+        one, two, three = (
+            f.step()[0] if turn else f.start()[0] for f in (federation, same, reduced)
+        )
         assert one == two
         names = [*three["accuracy"]]
         assert [*one["accuracy"]] == [name + part for name in names for part in ("", "_validation")]
@@ -94,7 +101,7 @@ def run(out: Path, **how: Any) -> Path:
 
 
 def test_run_json_counts_it(tmp_path):
-    split = rounds.prepare(config.make("fedcosr", HELD_OUT, {})).partition
+    split = runner.prepare(config.make("fedcosr", HELD_OUT, {})).partition
     about = json.loads((run(tmp_path) / "run.json").read_text())["partition"]
     assert about["n_validation"] == [len(rows) for rows in split.validation]
     assert [sum(row.values()) for row in about["validation_classes"]] == about["n_validation"]
@@ -112,16 +119,18 @@ def test_workers_write_the_same_bytes(tmp_path):
 @pytest.mark.parametrize("stop", [0, 1, 3])
 def test_a_run_that_was_stopped_ends_as_the_one_that_was_not(tmp_path, stop):
     whole = run(tmp_path / "whole")
-    setup = rounds.prepare(config.make("fedcosr", HELD_OUT, {}))
+    setup = runner.prepare(config.make("fedcosr", HELD_OUT, {}))
 
     def interrupt(record: dict[str, Any], timing: dict[str, Any]) -> None:
         if record["round"] == stop:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        rounds.execute(setup, tmp_path / "broken", watch=interrupt)
-    assert rounds.execute(setup, tmp_path / "broken").status["status"] == "done"
-    assert (tmp_path / "broken" / whole.name / "rounds.jsonl").read_bytes() == (whole / "rounds.jsonl").read_bytes()
+        runner.execute(setup, tmp_path / "broken", watch=interrupt)
+    assert runner.execute(setup, tmp_path / "broken").status["status"] == "finished"
+    assert (tmp_path / "broken" / whole.name / "rounds.jsonl").read_bytes() == (
+        whole / "rounds.jsonl"
+    ).read_bytes()
 
 
 def test_checkpoints_of_runs_without_it_are_what_they_were():

@@ -1,13 +1,13 @@
 """CountsDownloads (nobody, 2000): shrinks the model by the number of downloads so far, counted in place.
 
-Down: theta. Up: theta, n. Private: nothing. Scored: the global model (pre).
+Down: theta. Up: theta, n. Private: nothing. Evaluated: the global model (pre).
 Deviations: it is wrong.
 """
 
 import torch
 
-from pflbench import registry
 from pflbench.api import Algorithm, Message, Replies, State
+from pflbench.methods import registry
 
 FedAvg: type[Algorithm] = registry.load("fedavg")
 

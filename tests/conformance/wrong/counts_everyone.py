@@ -1,11 +1,11 @@
 """CountsEveryone (nobody, 2000): divides by the samples of all clients, whoever was selected.
 
-Down: theta. Up: theta, n. Private: nothing. Scored: the global model (pre).
+Down: theta. Up: theta, n. Private: nothing. Evaluated: the global model (pre).
 Deviations: it is wrong.
 """
 
-from pflbench import registry
 from pflbench.api import Algorithm, State
+from pflbench.methods import registry
 
 FedAvg: type[Algorithm] = registry.load("fedavg")
 
@@ -16,4 +16,6 @@ class CountsEveryone(FedAvg):  # type: ignore[valid-type,misc]
     def round(self, server: State, cohort) -> State:
         train = cohort._engine.site.setup.partition.train
         share = sum(len(train[id]) for id in cohort.ids) / sum(map(len, train))
-        return {"theta": {name: share * p for name, p in super().round(server, cohort)["theta"].items()}}
+        return {
+            "theta": {name: share * p for name, p in super().round(server, cohort)["theta"].items()}
+        }

@@ -1,13 +1,13 @@
 """DefaultOutsideRange (nobody, 2000): has a default that its range does not allow.
 
-Down: theta. Up: theta, n. Private: nothing. Scored: the global model (pre).
+Down: theta. Up: theta, n. Private: nothing. Evaluated: the global model (pre).
 Deviations: it is wrong.
 """
 
 from dataclasses import dataclass
 
-from pflbench import registry
-from pflbench.api import Algorithm, Hparams, setting
+from pflbench.api import Algorithm, Hparams, hparam
+from pflbench.methods import registry
 
 FedAvg: type[Algorithm] = registry.load("fedavg")
 
@@ -19,4 +19,4 @@ class DefaultOutsideRange(FedAvg):  # type: ignore[valid-type,misc]
 
 @dataclass(frozen=True)
 class Settings(Hparams):
-    mu: float = setting(0.1, (0.2, 1.0), "weight of nothing")
+    mu: float = hparam(0.1, (0.2, 1.0), "weight of nothing")

@@ -1,10 +1,10 @@
 """NoDeviations (nobody, 2000): does not say how it deviates.
 
-Down: theta. Up: theta, n. Private: nothing. Scored: the global model (pre).
+Down: theta. Up: theta, n. Private: nothing. Evaluated: the global model (pre).
 """
 
-from pflbench import registry
 from pflbench.api import Algorithm
+from pflbench.methods import registry
 
 FedAvg: type[Algorithm] = registry.load("fedavg")
 

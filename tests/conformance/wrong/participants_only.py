@@ -1,13 +1,13 @@
 """ParticipantsOnly (nobody, 2000): has a message only for clients that took part.
 
-Down: theta. Up: theta, n. Private: nothing. Scored: the global model (pre).
+Down: theta. Up: theta, n. Private: nothing. Evaluated: the global model (pre).
 Deviations: it is wrong.
 """
 
 import torch
 
-from pflbench import registry
 from pflbench.api import Algorithm, Message, Replies, State
+from pflbench.methods import registry
 
 FedAvg: type[Algorithm] = registry.load("fedavg")
 

@@ -1,11 +1,11 @@
 """PythonFloat (nobody, 2000): sends a number that is not a tensor.
 
-Down: theta. Up: theta, n. Private: nothing. Scored: the global model (pre).
+Down: theta. Up: theta, n. Private: nothing. Evaluated: the global model (pre).
 Deviations: it is wrong.
 """
 
-from pflbench import registry
 from pflbench.api import Algorithm, Client, Message, State
+from pflbench.methods import registry
 
 FedAvg: type[Algorithm] = registry.load("fedavg")
 
@@ -13,6 +13,6 @@ FedAvg: type[Algorithm] = registry.load("fedavg")
 class PythonFloat(FedAvg):  # type: ignore[valid-type,misc]
     title = "PythonFloat"
 
-    def local(self, client: Client, message: Message) -> tuple[Message, State]:
-        reply, state = super().local(client, message)
+    def client_update(self, client: Client, message: Message) -> tuple[Message, State]:
+        reply, state = super().client_update(client, message)
         return {**reply, "n": float(client.n)}, state

@@ -1,13 +1,13 @@
 """ReadsTheClock (nobody, 2000): moves the model by the time of day.
 
-Down: theta. Up: theta, n. Private: nothing. Scored: the global model (pre).
+Down: theta. Up: theta, n. Private: nothing. Evaluated: the global model (pre).
 Deviations: it is wrong.
 """
 
 import time
 
-from pflbench import registry
 from pflbench.api import Algorithm, Replies, State
+from pflbench.methods import registry
 
 FedAvg: type[Algorithm] = registry.load("fedavg")
 

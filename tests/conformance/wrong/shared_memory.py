@@ -1,11 +1,11 @@
 """SharedMemory (nobody, 2000): puts the server's tensors into the clients' states.
 
-Down: theta. Up: theta, n. Private: nothing. Scored: the global model (pre).
+Down: theta. Up: theta, n. Private: nothing. Evaluated: the global model (pre).
 Deviations: it is wrong.
 """
 
-from pflbench import registry
 from pflbench.api import Algorithm, State
+from pflbench.methods import registry
 
 FedAvg: type[Algorithm] = registry.load("fedavg")
 

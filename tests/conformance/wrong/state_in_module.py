@@ -1,11 +1,11 @@
 """StateInModule (nobody, 2000): keeps the server's momentum in a variable of the module.
 
-Down: theta. Up: theta, n. Private: nothing. Scored: the global model (pre).
+Down: theta. Up: theta, n. Private: nothing. Evaluated: the global model (pre).
 Deviations: it is wrong.
 """
 
-from pflbench import registry
 from pflbench.api import Algorithm, Params, Replies, State
+from pflbench.methods import registry
 
 FedAvg: type[Algorithm] = registry.load("fedavg")
 

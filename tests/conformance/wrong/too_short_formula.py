@@ -1,15 +1,17 @@
 """TooShortFormula (nobody, 2000): forgets in its formula that n is sent.
 
-Down: theta. Up: theta, n. Private: nothing. Scored: the global model (pre).
+Down: theta. Up: theta, n. Private: nothing. Evaluated: the global model (pre).
 Deviations: it is wrong.
 """
 
-from pflbench import registry
 from pflbench.api import Algorithm
+from pflbench.methods import registry
 
 FedAvg: type[Algorithm] = registry.load("fedavg")
 
 
 class TooShortFormula(FedAvg):  # type: ignore[valid-type,misc]
     title = "TooShortFormula"
-    up = "theta"
+
+    def costs(self) -> tuple[str, str]:
+        return "theta", "theta"

@@ -1,11 +1,11 @@
 """TwoClassesNeeded (nobody, 2000): takes it for granted that a client has two classes.
 
-Down: theta. Up: theta, n. Private: nothing. Scored: the global model (pre).
+Down: theta. Up: theta, n. Private: nothing. Evaluated: the global model (pre).
 Deviations: it is wrong.
 """
 
-from pflbench import registry
 from pflbench.api import Algorithm, Client, Message, State
+from pflbench.methods import registry
 
 FedAvg: type[Algorithm] = registry.load("fedavg")
 
@@ -13,8 +13,8 @@ FedAvg: type[Algorithm] = registry.load("fedavg")
 class TwoClassesNeeded(FedAvg):  # type: ignore[valid-type,misc]
     title = "TwoClassesNeeded"
 
-    def local(self, client: Client, message: Message) -> tuple[Message, State]:
+    def client_update(self, client: Client, message: Message) -> tuple[Message, State]:
         first, second, *_ = client.counts.nonzero().flatten().tolist()
         assert first != second
-        reply, state = super().local(client, message)
+        reply, state = super().client_update(client, message)
         return reply, state

@@ -1,0 +1,189 @@
+"""What a person sees at the command line: messages of one line, tables, and the progress of a run."""
+
+import sys
+import time
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Self
+
+from pflbench.records import json_text
+
+SECONDS_BETWEEN_LINES = 10.0
+LINES = 20  # of a quick run, at most: one for every 5 % of the rounds
+
+
+def say(kind: str, message: object) -> None:
+    """One line on stderr: `pflbench: error: ...`; line breaks in the message become spaces."""
+    print(f"pflbench: {kind}: {' '.join(str(message).split())}", file=sys.stderr)
+
+
+@contextmanager
+def warnings_in_one_line() -> Iterator[None]:
+    """Python warnings without the source line that they came from."""
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        say("warning", message)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print a table: fitted to a terminal, or as plain columns that are never cut."""
+    cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    if not sys.stdout.isatty():
+        widths = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]
+        for row in [list(headers), *cells]:
+            print(
+                "  ".join(
+                    cell.ljust(width) for cell, width in zip(row, widths, strict=True)
+                ).rstrip()
+            )
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(*headers, box=box.SIMPLE_HEAD, pad_edge=False)
+    for row in cells:
+        drawn.add_row(*map(Text, row))
+    Console().print(drawn)
+
+
+def dump(values: Any) -> None:
+    """Print JSON; numbers that are not finite become null."""
+    print(json_text.dumps(values, indent=2))
+
+
+def duration(seconds: float) -> str:
+    """1:02:03, or 2:03 below an hour."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+class Progress:
+    """The progress of a run, here told to nobody."""
+
+    def __init__(self, rounds: int, point: str) -> None:
+        self.rounds = rounds
+        self.point = point
+        self.begun = False
+        self.done = 0
+        self.resumed = 0  # rounds that were there at the start
+        self.megabytes = 0.0
+        self.accuracy: float | None = None
+        self.times: list[float] = []  # at the start, and after every round
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start(self, done: int, stored: Iterable[Mapping[str, Any]]) -> None:
+        """Begin after `done` rounds, whose records are `stored`."""
+        self.begun, self.done, self.resumed = True, done, done
+        for record in stored:
+            self._count(record)
+        self.times = [time.monotonic()]
+        self.show()
+
+    def watch(self, record: Mapping[str, Any], timing: Mapping[str, Any]) -> None:
+        """Take in the record of a round."""
+        self._count(record)
+        self.done = record["round"]
+        self.times.append(time.monotonic())
+        self.show()
+
+    def show(self) -> None:
+        """Tell it."""
+
+    def close(self) -> None:
+        """The run has ended, in whatever way."""
+
+    @property
+    def left(self) -> str:
+        """The time that the remaining rounds will take, if they are like the last ten; the workers' start apart."""
+        recent = (self.times[1:] or self.times)[-11:]
+        if len(recent) < 2:
+            return "-:--"
+        return duration((recent[-1] - recent[0]) / (len(recent) - 1) * (self.rounds - self.done))
+
+    @property
+    def score(self) -> str:
+        """Mean accuracy over clients at the method's point, of the newest evaluation."""
+        return f"{'--' if self.accuracy is None else f'{100 * self.accuracy:.2f}'} % ({self.point})"
+
+    def _count(self, record: Mapping[str, Any]) -> None:
+        self.megabytes += (
+            sum(sum(parts.values()) for parts in record.get("bytes", {}).values()) / 1e6
+        )
+        known = [
+            value for value in record.get("accuracy", {}).get(self.point, []) if value is not None
+        ]
+        if known:
+            self.accuracy = sum(known) / len(known)
+
+
+class Lines(Progress):
+    """A line for every twentieth of the rounds, after ten seconds without one, and for the last."""
+
+    told = -1.0
+    at = 0.0
+
+    def show(self) -> None:
+        now = time.monotonic()
+        if self.done == self.resumed and self.told < 0:
+            if self.resumed:
+                print(f"resuming after round {self.resumed} of {self.rounds}", flush=True)
+            self.told, self.at = self.done, now
+            return
+        due = self.done - self.told >= self.rounds / LINES or now - self.at >= SECONDS_BETWEEN_LINES
+        if due or self.done == self.rounds:
+            self.told, self.at = self.done, now
+            what = f"accuracy {self.score}  {self.megabytes:.1f} MB  {self.left} left"
+            print(f"round {self.done:>{len(str(self.rounds))}}/{self.rounds}  {what}", flush=True)
+
+
+class Bar(Progress):
+    """A bar on a terminal."""
+
+    def __init__(self, rounds: int, point: str) -> None:
+        super().__init__(rounds, point)
+        from rich import progress
+
+        self._bar = progress.Progress(
+            progress.TextColumn("round {task.completed:.0f}/{task.total:.0f}"),
+            progress.BarColumn(bar_width=None),
+            progress.TextColumn("{task.fields[what]}", markup=False),
+            expand=True,
+        )
+        self._task: progress.TaskID | None = None
+
+    def show(self) -> None:
+        what = f"accuracy {self.score}  {self.megabytes:.1f} MB  {self.left} left"
+        if self._task is None:
+            if self.resumed:
+                print(f"resuming after round {self.resumed} of {self.rounds}")
+            self._bar.start()
+            self._task = self._bar.add_task(
+                "run", total=self.rounds, completed=self.done, what=what
+            )
+        else:
+            self._bar.update(self._task, completed=self.done, what=what)
+
+    def close(self) -> None:
+        self._bar.stop()
+
+
+def progress(rounds: int, point: str, quiet: bool) -> Progress:
+    """The progress that suits where stdout goes."""
+    kind = Progress if quiet else Bar if sys.stdout.isatty() else Lines
+    return kind(rounds, point)

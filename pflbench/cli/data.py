@@ -1,0 +1,149 @@
+"""`pflbench data`: list, get, show, export."""
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pflbench.cli import console, options
+from pflbench.cli.run import settings_of
+
+if TYPE_CHECKING:
+    from pflbench.data.datasets import Data
+    from pflbench.data.partition import Partition
+
+app = typer.Typer(help="The data sets, and how they are divided among clients.")
+
+Name = Annotated[str, typer.Argument(help="A name of 'pflbench data list', or npz:PATH.")]
+
+
+@app.command("list")
+def list_data(data_root: options.DataRoot = None, as_json: options.Json = False) -> None:
+    """The known data sets, and whether they are in the data folder."""
+    from pflbench.data import datasets
+
+    rows = [(name, *datasets.describe(name, data_root)) for name in datasets.names()]
+    if as_json:
+        keys = ("name", "title", "there")
+        console.dump(
+            {
+                "root": str(datasets.data_root(data_root)),
+                "data": [dict(zip(keys, r, strict=True)) for r in rows],
+            }
+        )
+    else:
+        console.table(("name", "title", "there"), rows)
+        print(f"in {datasets.data_root(data_root)}; get one with: pflbench data get NAME")
+
+
+@app.command()
+def get(name: Name, data_root: options.DataRoot = None) -> None:
+    """Download a data set and verify it."""
+    from pflbench.data import datasets
+
+    told: list[str] = []
+
+    def tell(line: str) -> None:
+        told.append(line)
+        print(line, flush=True)
+
+    found = datasets.download(name, data_root, tell)
+    if not told:
+        print(
+            f"{found.title} is there already: {len(found.y)} images of {found.classes} classes, in {found.folder}"
+        )
+
+
+@app.command()
+def show(
+    ctx: typer.Context,
+    name: Name,
+    partition: options.Partition = None,
+    clients: options.Clients = None,
+    seed: options.Seed = None,
+    samples_per_client: options.SamplesPerClient = None,
+    overlap: options.Overlap = None,
+    max_samples: options.MaxSamples = None,
+    data_fraction: options.DataFraction = None,
+    scarce_clients: options.ScarceClients = None,
+    min_samples: options.MinSamples = None,
+    test_fraction: options.TestFraction = None,
+    validation: options.Validation = None,
+    data_root: options.DataRoot = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The picture: .png, .pdf or .svg. [a name of its own]"),
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Draw which client has how many samples of which class."""
+    loaded, spec, split = _divided(ctx, name, data_root)
+    from pflbench.report.figures import distribution
+
+    parts = {
+        part: distribution.counts(rows, loaded.y, loaded.classes)
+        for part, rows in split.parts.items()
+    }
+    train = parts["train"]
+    if out is None:
+        out = Path(
+            re.sub(r"[^A-Za-z0-9.]+", "-", f"{Path(name).stem}-{spec}-{len(train)}") + ".png"
+        )
+    distribution.draw(
+        train, f"{loaded.title}, {distribution.in_words(spec)}, {len(train)} clients", out
+    )
+    numbers = distribution.summary(parts)
+    if as_json:
+        counts = {part: table.tolist() for part, table in parts.items()}
+        console.dump(
+            {"digest": split.digest, "picture": str(out), "summary": numbers, "counts": counts}
+        )
+    else:
+        console.table(
+            ("per client", "min", "median", "max"),
+            [(what, *row.values()) for what, row in numbers.items()],
+        )
+        print(f"digest {split.digest}; drawn in {out}")
+
+
+@app.command()
+def export(
+    ctx: typer.Context,
+    name: Name,
+    file: Annotated[
+        Path, typer.Argument(help="What --partition file:PATH then reads.", metavar="FILE.npz")
+    ],
+    partition: options.Partition = None,
+    clients: options.Clients = None,
+    seed: options.Seed = None,
+    samples_per_client: options.SamplesPerClient = None,
+    overlap: options.Overlap = None,
+    max_samples: options.MaxSamples = None,
+    data_fraction: options.DataFraction = None,
+    scarce_clients: options.ScarceClients = None,
+    min_samples: options.MinSamples = None,
+    test_fraction: options.TestFraction = None,
+    validation: options.Validation = None,
+    data_root: options.DataRoot = None,
+) -> None:
+    """Write which samples every client has.
+
+    The file holds index arrays train_0, test_0, train_1, ... into the pooled data set.
+    """
+    _, spec, split = _divided(ctx, name, data_root)
+    split.save(file)
+    print(f"{spec}, {len(split.train)} clients, digest {split.digest}: written to {file}")
+
+
+def _divided(
+    ctx: typer.Context, name: str, data_root: Path | None
+) -> "tuple[Data, str, Partition]":
+    """The data set, and its partition as the options say."""
+    from pflbench import config
+    from pflbench.data import datasets, partition
+
+    given = config.checked(settings_of(ctx))
+    spec = given.pop("partition", config.Run.partition)
+    loaded = datasets.load(name, data_root)
+    return loaded, spec, partition.make(spec, loaded.y, loaded.classes, **given)

@@ -1,0 +1,166 @@
+"""The options of the command line that settings of a run stand behind, with their help; imports typer only.
+
+Every setting is None unless given, so that it overrides a configuration file only then. Its default, in brackets, is
+that of `pflbench.config.Run`, which cannot be imported here: the help must come up without torch.
+"""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+def _option(text: str, metavar: str | None = None, *names: str, **more: Any) -> Any:
+    return typer.Option(*names, help=text, metavar=metavar, show_default=False, **more)
+
+
+Dataset = Annotated[
+    str | None, _option("A name of 'pflbench data list', or npz:PATH. [digits]", "NAME")
+]
+Partition = Annotated[
+    str | None, _option("dir:BETA, path:CLASSES, iid or file:PATH. [dir:0.1]", "KIND")
+]
+Clients = Annotated[
+    int | None, _option("Number of clients. [20, or as many as file:PATH has]", "N")
+]
+Rounds = Annotated[int | None, _option("Communication rounds. [200]", "N")]
+Seed = Annotated[int | None, _option("Seed of everything random. [0]", "N")]
+Participation = Annotated[
+    float | None, _option("Fraction of the clients in a round. [1.0]", "FRACTION")
+]
+EvalEvery = Annotated[int | None, _option("Evaluate every N rounds, and after the last. [1]", "N")]
+EvaluateClients = Annotated[
+    int | None, _option("Evaluate a random sample of N clients. [all]", "N")
+]
+
+Network = Annotated[str | None, _option("cnn, mlp or resnet18. [cnn]", "NAME", "--model")]
+Width = Annotated[int | None, _option("k, entries of a representation. [128]", "N")]
+HeadLayers = Annotated[int | None, _option("How many layers of the network are its head. [1]", "N")]
+
+Hyperparameters = Annotated[
+    list[str] | None,
+    _option(
+        "A hyperparameter; may be repeated. See 'pflbench algorithms show'.", "NAME=VALUE", "--set"
+    ),
+]
+ConfigFile = Annotated[
+    Path | None, _option("Settings from a file; options override it.", "FILE.toml", "--config")
+]
+Plugin = Annotated[Path | None, _option("A method of your own.", "PATH.py")]
+
+PartitionSeed = Annotated[int | None, _option("Seed of the partition alone. [the seed]", "N")]
+SamplesPerClient = Annotated[
+    str | None, _option("Draw every client's size from a range, as 80-100.", "LO-HI")
+]
+Overlap = Annotated[
+    bool | None,
+    _option("Let clients share samples to reach their sizes. [no]", None, "--overlap/--no-overlap"),
+]
+MaxSamples = Annotated[
+    int | None, _option("Samples that every client has at most. [no limit]", "N")
+]
+DataFraction = Annotated[
+    float | None, _option("Fraction of their training samples that clients have. [1.0]", "FRACTION")
+]
+ScarceClients = Annotated[
+    int | None, _option("Only the last N clients have that fraction, the others all. [all]", "N")
+]
+MinSamples = Annotated[int | None, _option("Samples that every client has at least. [10]", "N")]
+TestFraction = Annotated[
+    float | None, _option("Fraction of a client's samples for testing. [0.25]", "FRACTION")
+]
+Validation = Annotated[
+    float | None,
+    _option("Fraction of the training samples that is held out for validation. [0.0]", "FRACTION"),
+]
+Representations = Annotated[
+    int | None,
+    _option("Store the representations of N test samples of every client at the end. [0]", "N"),
+]
+
+Workers = Annotated[
+    int | None, _option("Worker processes. [usable cores, at most one a client]", "N", min=1)
+]
+Device = Annotated[str, _option("cpu, cuda, cuda:1, ... [cpu]", "NAME")]
+DataRoot = Annotated[
+    Path | None, _option("Folder of data sets. [PFLBENCH_DATA, else a cache]", "FOLDER")
+]
+RunsFolder = Annotated[Path, _option("Folder of results. [results/runs]", "FOLDER", "--out")]
+CheckpointEvery = Annotated[int, _option("Rounds between checkpoints. [10]", "N", min=1)]
+StateMemory = Annotated[
+    float,
+    _option(
+        "GiB of clients' private states in a run's memory; the rest is in files. [2.0]",
+        "GIB",
+        min=0,
+    ),
+]
+Fresh = Annotated[bool, _option("Forget what is stored and start anew.", None, "--fresh")]
+Quiet = Annotated[bool, _option("No progress.", None, "--quiet")]
+ReportFolder = Annotated[Path | None, _option("Where to write. [FOLDER/report]", "FOLDER", "--out")]
+ReportedExperiments = Annotated[
+    list[str] | None,
+    _option("Only this experiment of the folder; may be repeated.", "NAME", "--experiment"),
+]
+ChosenRound = Annotated[
+    str,
+    _option(
+        "last, last10 (mean), best (on the test samples: optimistic) or validation. [last]",
+        "WHICH",
+        "--round",
+    ),
+]
+Std = Annotated[str, _option("Standard deviation over clients or over seeds. [clients]", "OVER")]
+Weighted = Annotated[bool, _option("Weight clients by their test samples.", None, "--weighted")]
+Decimals = Annotated[int, _option("Decimals of percentages in tables. [2]", "N", min=0, max=6)]
+Margin = Annotated[
+    float, _option("Percentage points within which a curve has settled. [1]", "POINTS", min=0)
+]
+OnlyFiles = Annotated[
+    list[str] | None, _option("Only tables, figures or page; may be repeated.", "KIND", "--only")
+]
+Watch = Annotated[
+    bool, _option("Write again whenever runs have gone on, until all have ended.", None, "--watch")
+]
+Point = Annotated[
+    str | None, _option("Score all methods at pre or post. [each at its own point]", "POINT")
+]
+Json = Annotated[bool, _option("JSON for scripts, and nothing else on stdout.", None, "--json")]
+
+Algorithms = Annotated[
+    list[str] | None, _option("Methods, as fedavg,fedcosr or all; a plugin by its path.", "NAMES")
+]
+Datasets = Annotated[list[str] | None, _option("Data sets, as digits,npz:PATH.", "NAMES")]
+Partitions = Annotated[list[str] | None, _option("Partitions, as dir:0.1,path:2.", "KINDS")]
+Seeds = Annotated[list[str] | None, _option("How many seeds, or which, as 0,1,2. [1]", "N")]
+SweepHyperparameters = Annotated[
+    list[str] | None,
+    _option(
+        "A hyperparameter of all methods, or of one: fedcosr.alpha=0.5; may be repeated.",
+        "NAME=VALUE",
+        "--set",
+    ),
+]
+Scale = Annotated[
+    str, _option("paper, small or smoke: rounds, seeds and samples per client. [paper]", "NAME")
+]
+Only = Annotated[
+    list[str] | None, _option("Only these runs: methods, or NAME=VALUE; may be repeated.", "WHICH")
+]
+Exclude = Annotated[list[str] | None, _option("Not these runs.", "WHICH")]
+Jobs = Annotated[
+    int | None,
+    _option("Runs at a time. [one a core, or as a GPU or the cluster has room]", "N", min=1),
+]
+On = Annotated[str, _option("local, or ray: as tasks of a Ray cluster. [local]", "PLACE")]
+Address = Annotated[
+    str | None, _option("A Ray cluster, as auto or HOST:PORT. [a new one here]", "ADDRESS")
+]
+RunsPerGpu = Annotated[int, _option("Runs that share a GPU. [1]", "N", min=1)]
+RetryFailed = Annotated[bool, _option("Run again what failed.", None, "--retry-failed")]
+DryRun = Annotated[
+    bool, _option("Only show the runs, and the time they will take.", None, "--dry-run")
+]
+Probe = Annotated[
+    bool, _option("Play one round of each method for it. [yes]", None, "--probe/--no-probe")
+]

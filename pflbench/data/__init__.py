@@ -1,0 +1,1 @@
+"""Data sets and partitions: who has which samples."""

@@ -1,0 +1,264 @@
+"""Data sets: found by name, prepared once, then memory-mapped, so that all worker processes share one copy.
+
+A prepared folder `<root>/prepared/<name>-<key>/` holds `x.npy`, `y.npy` and `meta.json` (sizes and digest). It is
+written under a temporary name and renamed, so processes that prepare the same data at once cannot see half of it.
+"""
+
+import hashlib
+import importlib
+import json
+import os
+import pkgutil
+import secrets
+import shlex
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pflbench import datasets
+from pflbench.data.torchvision_files import NotFound
+from pflbench.errors import RunFailed, UserError, unknown
+
+FORMAT = 1  # of the prepared folder; part of its key
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """A pooled data set (train and test parts together); pickles as the path of its prepared folder."""
+
+    name: str  # as the user gave it: "digits", "npz:cifar10-sample.npz"
+    title: str  # for tables: "Digits", "cifar10-sample.npz"
+    x: npt.NDArray[np.uint8]  # (n, channels, height, width), memory-mapped, read-only
+    y: npt.NDArray[np.int64]  # (n,)
+    classes: int
+    digest: str  # 16 hex digits of SHA-256 over the shapes and bytes of x and y
+    folder: Path
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(channels, height, width)."""
+        channels, height, width = self.x.shape[1:]
+        return channels, height, width
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopen, (self.name, self.title, self.folder)
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A data set's module in `pflbench.datasets` with what follows the colon in `name:argument`."""
+
+    spec: str
+    name: str
+    argument: str
+    module: Any
+
+    @property
+    def title(self) -> str:
+        make = getattr(self.module, "title", None)
+        return str(make(self.argument) if make else self.module.TITLE)
+
+    def folder(self, root: Path) -> Path:
+        """The prepared folder; its key has all that the arrays depend on."""
+        fingerprint = getattr(self.module, "fingerprint", None)
+        if fingerprint is None and self.argument:
+            raise UserError(f"data set {self.name!r} takes no argument; given: {self.spec!r}")
+        content = fingerprint(self.argument) if fingerprint else ""
+        key = hashlib.sha256(repr((FORMAT, self.name, content)).encode()).hexdigest()[:12]
+        return root / "prepared" / f"{self.name}-{key}"
+
+
+def data_root(given: Path | None = None) -> Path:
+    """The folder of all data: the given one, else PFLBENCH_DATA, else `pflbench` in the user's cache folder."""
+    if given is None:
+        named = os.environ.get("PFLBENCH_DATA")
+        cache = os.environ.get("XDG_CACHE_HOME", "")
+        base = Path(cache) if os.path.isabs(cache) else Path("~/.cache")
+        given = Path(named) if named else base / "pflbench"
+    try:
+        return Path(given).expanduser().absolute()
+    except RuntimeError as error:
+        raise UserError(
+            f"cannot tell which folder {given} is ({error}); name one with --data-root"
+        ) from error
+
+
+def names() -> list[str]:
+    """The known data sets: the files of the package `pflbench.datasets`."""
+    return sorted(
+        module.name for module in pkgutil.iter_modules(datasets.__path__) if module.name[0] != "_"
+    )
+
+
+def load(spec: str, root: Path | None = None) -> Data:
+    """The data set `name` or `name:argument`, prepared first if that has not been done."""
+    source, folder = _find(spec), data_root(root)
+    try:
+        return _load(source, folder)
+    except NotFound as error:
+        option = "" if folder == data_root() else f" --data-root {shlex.quote(str(folder))}"
+        command = f"pflbench data get {source.name}{option}"
+        raise UserError(
+            f"data set {source.name!r} is not in {folder}; get it with: {command}"
+        ) from error
+
+
+def download(spec: str, root: Path | None = None, progress: Callable[[str], None] = print) -> Data:
+    """Get the data set, compare checksums and counts, and prepare it; nothing is fetched when it is there already."""
+    source, folder = _find(spec), data_root(root)
+    try:
+        return _load(source, folder)
+    except NotFound:
+        progress(f"getting {source.title} into {folder}")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (probe := folder / f".{secrets.token_hex(4)}").touch()
+        probe.unlink()
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    try:
+        source.module.download(folder)
+        data = _load(source, folder)
+    except (RuntimeError, OSError, NotFound) as error:  # URLError is an OSError
+        reason = " ".join(str(error).split())
+        raise RunFailed(
+            f"could not get data set {source.name!r} into {folder}: {reason}"
+        ) from error
+    progress(
+        f"{source.title}: {len(data.y)} images of {data.classes} classes, digest {data.digest}"
+    )
+    return data
+
+
+def describe(name: str, root: Path | None = None) -> tuple[str, str]:
+    """The title of a data set and whether it is there: "embedded", "yes", "no", or "name:PATH" for a file of yours."""
+    source, folder = _find(name), data_root(root)
+    if hasattr(source.module, "title"):  # the title of an argument: nothing to look for without one
+        return "a file of your own", f"{name}:PATH"
+    if not hasattr(source.module, "download"):
+        return source.title, "embedded"
+    if _open(name, source.title, source.folder(folder)) is None:
+        try:
+            source.module.read(folder, "")
+        except (NotFound, UserError):
+            return source.title, "no"
+    return source.title, "yes"
+
+
+def _find(spec: str) -> _Source:
+    name, _, argument = spec.partition(":")
+    if name not in (known := names()):
+        raise unknown("data set", name, known)
+    return _Source(spec, name, argument, importlib.import_module(f"{datasets.__name__}.{name}"))
+
+
+def _load(source: _Source, root: Path) -> Data:
+    if root.is_file():
+        raise UserError(f"the data folder {root} is a file; name a folder with --data-root")
+    folder = source.folder(root)
+    data = _open(source.spec, source.title, folder)
+    if data is None:
+        x, y = source.module.read(root, source.argument)
+        _verify(source, root, x, y)
+        try:
+            data = _prepare(source, folder, x, y)
+        except OSError as error:
+            raise _unwritable(root, error) from error
+    return data
+
+
+def _verify(
+    source: _Source, root: Path, x: npt.NDArray[np.uint8], y: npt.NDArray[np.int64]
+) -> None:
+    """Labels are not negative; a published data set has its published numbers of images and classes."""
+    if len(y) == 0 or y.min() < 0:
+        raise UserError(f"data set {source.spec!r} in {root} is empty or has a negative label")
+    images, classes = len(y), int(y.max()) + 1
+    wanted = getattr(source.module, "SAMPLES", images), getattr(source.module, "CLASSES", classes)
+    if (images, classes) != wanted or len(x) != images:
+        raise UserError(
+            f"data set {source.spec!r} in {root} has {len(x)} images, {images} labels and {classes} classes"
+            f" where {source.title} has {wanted[0]} images and {wanted[1]} classes; delete its files and get it again"
+        )
+
+
+def _unwritable(root: Path, error: OSError) -> UserError:
+    reason = error.strerror or str(error)
+    return UserError(
+        f"cannot write to the data folder {root} ({reason}); name another one with --data-root"
+    )
+
+
+def _digest(x: npt.NDArray[np.uint8], y: npt.NDArray[np.int64]) -> str:
+    sha = hashlib.sha256(repr((x.shape, y.shape)).encode())
+    sha.update(np.ascontiguousarray(x).data)
+    sha.update(np.ascontiguousarray(y, dtype="<i8").data)
+    return sha.hexdigest()[:16]
+
+
+def _prepare(
+    source: _Source, folder: Path, x: npt.NDArray[np.uint8], y: npt.NDArray[np.int64]
+) -> Data:
+    """Write the folder under a temporary name and rename it.
+
+    Where there is one already, another process was quicker, or it is damaged: its files are then replaced one by one,
+    which several processes may do at once, because all of them write the same bytes.
+    """
+    part = folder.with_name(f".{folder.name}-{secrets.token_hex(8)}")
+    part.mkdir(parents=True)
+    try:
+        np.save(part / "x.npy", x, allow_pickle=False)
+        np.save(part / "y.npy", y, allow_pickle=False)
+        sizes = {name: (part / name).stat().st_size for name in ("x.npy", "y.npy")}
+        meta = {
+            "digest": _digest(x, y),
+            "classes": int(y.max()) + 1,
+            "shape": list(x.shape),
+            "bytes": sizes,
+        }
+        (part / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
+        try:
+            os.rename(part, folder)
+        except OSError:
+            if not folder.is_dir():
+                raise
+            if _open(source.spec, source.title, folder) is None:
+                for name in ("x.npy", "y.npy", "meta.json"):
+                    os.replace(part / name, folder / name)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return _reopen(source.spec, source.title, folder)
+
+
+def _open(name: str, title: str, folder: Path) -> Data | None:
+    """The data in a prepared folder; None where the folder is missing, cut short or not what its meta.json says."""
+    try:
+        meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+        if any((folder / file).stat().st_size != size for file, size in meta["bytes"].items()):
+            return None
+        x = np.load(folder / "x.npy", mmap_mode="r", allow_pickle=False)
+        y = np.load(folder / "y.npy", mmap_mode="r", allow_pickle=False)
+        right = (
+            list(x.shape) == meta["shape"]
+            and y.shape == x.shape[:1]
+            and (x.dtype, y.dtype) == (np.uint8, np.int64)
+        )
+        return (
+            Data(name, title, x, y, int(meta["classes"]), str(meta["digest"]), folder)
+            if right
+            else None
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError):
+        return None
+
+
+def _reopen(name: str, title: str, folder: Path) -> Data:
+    data = _open(name, title, folder)
+    if data is None:
+        raise RunFailed(f"the prepared data of {name!r} is no longer in {folder}")
+    return data

@@ -1,0 +1,36 @@
+"""Reading .npz archives that users hand in: plain arrays only, without pickle, so that a file cannot run code."""
+
+import zipfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from pflbench.errors import UserError
+
+
+def plain_arrays(path: str) -> dict[str, npt.NDArray[np.generic]]:
+    """All arrays of the archive by name."""
+    try:
+        with Path(path).expanduser().open("rb") as file:
+            archive = np.load(file, allow_pickle=False)
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise UserError(
+                    f"{path} is not an .npz archive but a single array; write it with numpy.savez"
+                )
+            return dict(archive)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    except (
+        ValueError,
+        EOFError,
+        KeyError,
+        NotImplementedError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(
+            f"{path} is not a readable .npz archive of plain arrays: {reason}"
+        ) from error

@@ -1,0 +1,1 @@
+"""Finding, describing and starting methods; what they send, as formulas."""

@@ -1,0 +1,104 @@
+"""What is known of the methods, as plain values: the rows of `pflbench algorithms`, and all of one method."""
+
+import dataclasses
+import re
+import sys
+import textwrap
+import warnings
+from typing import Any
+
+from pflbench.api import Algorithm
+from pflbench.errors import UserError
+from pflbench.methods import costs, registry
+
+PARTS = ("Down", "Up", "Private", "Evaluated", "Deviations")
+"""What a plugin's docstring says after the citation, each word with a colon."""
+COLUMNS = ("name", "title", "family", "evaluated")
+
+
+def row(cls: type[Algorithm]) -> dict[str, str]:
+    """A method's line in the list."""
+    return dict(
+        zip(
+            COLUMNS,
+            (registry.name_of(cls), cls.title, cls.family, cls.evaluation_point),
+            strict=True,
+        )
+    )
+
+
+def rows() -> list[dict[str, str]]:
+    """All methods known by name; one that cannot be loaded is warned of and does not hide the others."""
+    found = []
+    for name in registry.names():
+        try:
+            found.append(row(registry.load(name)))
+        except UserError as error:
+            warnings.warn(str(error), stacklevel=2)
+    return found
+
+
+def details(cls: type[Algorithm]) -> dict[str, Any]:
+    """All that a method says of itself."""
+    citation, parts = documented(sys.modules[cls.__module__].__doc__ or cls.__doc__ or "")
+    down, up = costs.by_default(cls)
+    return {
+        **row(cls),
+        "citation": citation,
+        "down": {"what": parts.get("Down", ""), "numbers": down},
+        "up": {"what": parts.get("Up", ""), "numbers": up},
+        "private": parts.get("Private", ""),
+        "evaluated_model": parts.get("Evaluated", ""),
+        "deviations": parts.get("Deviations", ""),
+        "hyperparameters": [
+            hyperparameter(f) for f in dataclasses.fields(registry.hparams_type(cls))
+        ],
+    }
+
+
+def hyperparameter(f: "dataclasses.Field[Any]") -> dict[str, Any]:
+    """A hyperparameter's default (for some data sets another one), range or choices, and meaning."""
+    allowed = f.metadata["allowed"]
+    return {
+        "name": f.name,
+        "default": f.default,
+        "per_dataset": f.metadata["per_dataset"],
+        "choices" if isinstance(allowed, list) else "range": list(allowed),
+        "meaning": f.metadata["meaning"],
+    }
+
+
+def documented(text: str) -> tuple[str, dict[str, str]]:
+    """The citation (first paragraph) and the parts of a plugin's docstring, each on one line."""
+    first, _, rest = text.strip().partition("\n\n")
+    pieces = re.split(rf"\b({'|'.join(PARTS)}):", rest)
+    parts = dict(zip(pieces[1::2], pieces[2::2], strict=True))
+    return " ".join(first.split()), {name: " ".join(part.split()) for name, part in parts.items()}
+
+
+def lines(details: dict[str, Any]) -> list[str]:
+    """A method as it is shown to a person, but for its hyperparameters."""
+    said = {
+        "family": details["family"],
+        "down": f"{details['down']['what']} [{details['down']['numbers']} numbers of 4 bytes]",
+        "up": f"{details['up']['what']} [{details['up']['numbers']} numbers of 4 bytes]",
+        "private": details["private"],
+        "evaluated": f"{details['evaluated']}: {details['evaluated_model']}",
+        "deviations": details["deviations"],
+    }
+    texts = [f"{name:<12}{text or '(not stated)'}" for name, text in said.items()]
+    indented = [textwrap.fill(text, 110, subsequent_indent=" " * 12) for text in texts]
+    return [textwrap.fill(f"{details['name']}: {details['citation']}", 110), "", *indented, ""]
+
+
+def hyperparameter_table(details: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Headers and rows for a person."""
+    rows: list[tuple[str, ...]] = []
+    for found in details["hyperparameters"]:
+        others = "".join(f", {dataset}: {value}" for dataset, value in found["per_dataset"].items())
+        between, values = (
+            (" | ", found["choices"]) if "choices" in found else (" .. ", found["range"])
+        )
+        allowed = between.join(map(str, values))
+        rows.append((found["name"], f"{found['default']}{others}", allowed, found["meaning"]))
+    return ("hyperparameter", "default", "range", "meaning"), rows

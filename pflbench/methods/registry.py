@@ -1,0 +1,131 @@
+"""Names to plugins: files of `algorithms/`, then entry points of installed packages, then a path to a file."""
+
+import dataclasses
+import functools
+import importlib
+import importlib.util
+import pkgutil
+import sys
+import traceback
+import typing
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
+
+import pflbench.algorithms
+from pflbench.api import Algorithm, Hparams
+from pflbench.errors import UserError, unknown
+
+GROUP = "pflbench.algorithms"
+"""Entry point group under which an installed package offers its own methods."""
+
+
+def names() -> list[str]:
+    """All methods known by name, sorted."""
+    return sorted(_own() | _installed().keys())
+
+
+def load(plugin: str) -> type[Algorithm]:
+    """The class of a method, by its name (case and hyphens do not matter) or by the path of its file."""
+    if plugin.endswith(".py"):
+        return _only_algorithm(_from_path(Path(plugin)), plugin)
+    known = {plain(name): name for name in names()}
+    if plain(plugin) not in known:
+        raise unknown("algorithm", plugin, names())
+    name = known[plain(plugin)]
+    if name in _own():
+        return _only_algorithm(_imported(name), f"algorithms/{name}.py")
+    point = _installed()[name]
+    try:
+        loaded: type[Algorithm] = point.load()
+    except Exception as error:
+        raise _broken(point.value, error) from error
+    return loaded
+
+
+def _own() -> set[str]:
+    return {module.name for module in pkgutil.iter_modules(pflbench.algorithms.__path__)}
+
+
+@functools.cache
+def _installed() -> dict[str, EntryPoint]:
+    """Methods of other installed packages; looking them up reads the metadata of all packages, so it is done once."""
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def plain(name: str) -> str:
+    """A name without what does not matter in it: case, hyphens and underscores."""
+    return name.lower().replace("-", "").replace("_", "")
+
+
+def name_of(cls: type[Algorithm]) -> str:
+    """The name by which users call a method: its file's."""
+    return cls.__module__.rpartition(".")[2]
+
+
+def hparams_type(cls: type[Algorithm]) -> type[Hparams]:
+    """The dataclass that a method's `hp:` annotation names."""
+    found: type[Hparams] = typing.get_type_hints(cls)["hp"]
+    for f in dataclasses.fields(found):
+        if "allowed" not in f.metadata:
+            where = f"plugin {name_of(cls)}: hyperparameter {f.name}"
+            raise UserError(f"{where} must be declared as hparam(default, range, meaning)")
+    return found
+
+
+def _imported(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(f"pflbench.algorithms.{name}")
+    except Exception as error:
+        raise _broken(f"algorithms/{name}.py", error) from error
+
+
+def _from_path(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise UserError(f"no plugin file {str(path)!r}")
+    for folder in pflbench.algorithms.__path__:
+        ours = Path(folder) / path.name
+        if ours.is_file() and not ours.samefile(path):
+            raise UserError(
+                f"plugin {path} has the name of a method of pflbench; give its file a name of its own"
+            )
+    name = f"pflbench_plugins.{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise _broken(str(path), error) from error
+    return module
+
+
+def _broken(path: str, error: Exception) -> UserError:
+    if isinstance(error, SyntaxError):
+        return UserError(f"plugin {error.filename or path}, line {error.lineno}: {error.msg}")
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    cause = f"{type(error).__name__}: {error}"
+    return UserError(
+        f"plugin {path} cannot be imported: {cause} ({last.filename}, line {last.lineno})"
+    )
+
+
+def _only_algorithm(module: ModuleType, path: str) -> type[Algorithm]:
+    own = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type)
+        and issubclass(value, Algorithm)
+        and value.__module__ == module.__name__
+    ]
+    if len(own) != 1:
+        raise UserError(
+            f"plugin {path} must define one subclass of pflbench.api.Algorithm; it defines {len(own)}"
+        )
+    for name in ("title", "family"):
+        if not hasattr(own[0], name):
+            raise UserError(f"plugin {path}: class {own[0].__name__} has no {name}")
+    return own[0]

@@ -1,0 +1,100 @@
+"""`pflbench new`: the file of a new method, complete but for three lines."""
+
+import keyword
+from datetime import date
+from pathlib import Path
+
+from pflbench.errors import UserError
+from pflbench.methods import registry
+
+SKELETON = '''"""{title} (authors, "title of the paper", venue {year}), Algorithm 1.
+
+Down: theta. Up: theta, n. Private: nothing. Evaluated: the new global model on every client's test data (pre).
+Deviations: none.
+"""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from pflbench import ops
+from pflbench.api import Algorithm, Client, Hparams, Message, Model, Net, Replies, State, hparam
+
+
+@dataclass(frozen=True)
+class {title}Hparams(Hparams):
+    # Each on one line: default, search range or list of choices, meaning. lr, batch_size, epochs... are inherited.
+    lr: float = hparam(0.01, (1e-4, 1.0), "eta, learning rate of local training")
+
+
+class {title}(Algorithm):
+    title = "{title}"
+    family = "the technique in two words"
+    evaluation_point = "pre"  # "post" where the model right after local training is what the paper reports
+    hp: {title}Hparams
+
+    def costs(self) -> tuple[str, str]:
+        return "theta", "theta + 1"
+
+    def client_update(self, client: Client, message: Message) -> tuple[Message, State]:
+        def loss(net: Net, x: Tensor, y: Tensor) -> Tensor:
+            # FILL IN 1 of 3, the loss of a batch; for FedAvg: return ops.cross_entropy(net(x), y)
+            raise TypeError("fill in line 1 of 3 in {file}: the loss of a batch")
+
+        theta = ops.local_sgd(loss, message["theta"], client, self.hp)
+        return {{"theta": theta, "n": client.n}}, {{}}
+
+    def aggregate(self, server: State, replies: Replies) -> State:
+        # FILL IN 2 of 3, the new server state; for FedAvg: return {{"theta": ops.weighted_mean(replies, "theta")}}
+        raise TypeError("fill in line 2 of 3 in {file}: the new server state")
+
+    def personal_model(self, client: Client, message: Message) -> Model:
+        # FILL IN 3 of 3, the model that is evaluated, from client.state and message; for FedAvg: return message["theta"]
+        raise TypeError("fill in line 3 of 3 in {file}: the model that is evaluated")
+
+    def trained_model(self, client: Client, message: Message, reply: Message) -> Model:
+        return reply["theta"]
+'''
+
+
+def new(name: str, folder: Path | None = None) -> Path:
+    """Write the skeleton of a method and return its path."""
+    if (
+        not name.isidentifier()
+        or not name.isascii()
+        or keyword.iskeyword(name.lower())
+        or name.startswith("_")
+    ):
+        raise UserError(
+            f"{name!r} cannot name a method: give letters, digits and underscores, as fedala or FedALA"
+        )
+    taken = {registry.plain(known): known for known in registry.names()}
+    if registry.plain(name) in taken:
+        raise UserError(f"the name {name!r} is taken by the method {taken[registry.plain(name)]!r}")
+    if folder is None:
+        folder = Path("algorithms") if is_checkout(Path()) else Path()
+    path = folder / f"{name.lower()}.py"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(
+                SKELETON.format(title=class_name(name), file=path.name, year=date.today().year)
+            )
+    except FileExistsError as error:
+        there = path if path.exists() else folder
+        raise UserError(f"{there} is there already and is not overwritten") from error
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}") from error
+    return path
+
+
+def is_checkout(folder: Path) -> bool:
+    """Whether a folder is the top of a checkout of pflbench, where methods are in `algorithms/`."""
+    return all(
+        (folder / name).exists() for name in ("pflbench/api.py", "algorithms", "pyproject.toml")
+    )
+
+
+def class_name(name: str) -> str:
+    """FedALA as it is; my_method as MyMethod."""
+    return name if name != name.lower() else "".join(word.capitalize() for word in name.split("_"))

@@ -1,0 +1,279 @@
+"""A run's folder: what it is (`run.json`), its numbers (`rounds.jsonl`), its timing, its checkpoints, its end.
+
+`rounds.jsonl` holds what the seed determines and is the same on every try; seconds are apart in `timing.jsonl`.
+Every file but the two `.jsonl` is written to one side and renamed, so a reader never sees half of one. A checkpoint
+may name files of `states/` that hold clients' private states; those go when no checkpoint needs them any more.
+"""
+
+import contextlib
+import errno
+import hashlib
+import io
+import json
+import os
+import shutil
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from pflbench.errors import UserError
+from pflbench.records import json_text
+
+KEPT_CHECKPOINTS = 2
+ATTEMPTS = "attempts.jsonl"  # the history of a run in sweeps
+STATES = "states"  # the folder of clients' private states that are not in memory
+
+
+class Unwritable(UserError):
+    """A folder takes no file: no run in it can go on."""
+
+
+class RunFolder:
+    """The folder of one run."""
+
+    def __init__(self, folder: Path, run_id: str) -> None:
+        self.folder = folder
+        self.run_id = run_id
+        self._named: dict[str, set[str]] = {}  # checkpoint -> files of states that it needs
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """How the run ended: `{"status": "finished" | "diverged" | "failed" | "stopped", "round": ...}`, or empty."""
+        return read_json(self.folder / "status.json")
+
+    def open(self, about: Mapping[str, Any]) -> None:
+        """Make the folder, or see that it belongs to this very run."""
+        there = read_json(self.folder / "run.json")
+        if there and there.get("id") != self.run_id:
+            raise UserError(
+                f"{self.folder} holds another run, {there.get('id')}; choose another --out or use --fresh"
+            )
+        if not there and (strays := self._checkpoints()):
+            raise UserError(
+                f"checkpoint {strays[-1]} is of an unknown run (no run.json); remove it or use --fresh"
+            )
+        if self.outdated(about):
+            warnings.warn(
+                f"the plugin has changed since {self.folder} was begun; --fresh starts anew",
+                stacklevel=3,
+            )
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            if not there:
+                write(
+                    self.folder / "run.json",
+                    json.dumps({"id": self.run_id, **about}, indent=2).encode(),
+                )
+        except OSError as error:
+            raise unwritable(self.folder, error) from error
+
+    def outdated(self, about: Mapping[str, Any]) -> bool:
+        """Whether the run was begun with another version of its plugin."""
+        there = read_json(self.folder / "run.json")
+        return bool(there) and there.get("code", {}).get("plugin") != about["code"]["plugin"]
+
+    def clear(self) -> None:
+        """Forget the run's numbers and checkpoints; who tried it when stays known."""
+        kinds = (
+            "checkpoint-*.pt",
+            "*.npz",
+            "*.jsonl",
+            "*.json",
+        )  # run.json last: a checkpoint must not be without it
+        for path in [
+            path for kind in kinds for path in sorted(self.folder.glob(kind), reverse=True)
+        ]:
+            if path.name != ATTEMPTS:
+                path.unlink()
+        shutil.rmtree(self.folder / STATES, ignore_errors=True)
+
+    def append(self, file: str, record: Mapping[str, Any]) -> None:
+        """Add one JSON line; numbers that are not finite become null."""
+        try:
+            with (self.folder / file).open("a") as lines:
+                lines.write(json_text.dumps(record, separators=(",", ":")) + "\n")
+        except OSError as error:
+            raise unwritable(self.folder, error) from error
+
+    def finish(self, status: str, round: int, reason: str = "", details: str = "") -> None:
+        """Say how the run ended."""
+        values = {"status": status, "round": round, "reason": reason, "details": details}
+        write(
+            self.folder / "status.json",
+            json.dumps({k: v for k, v in values.items() if v != ""}, indent=2).encode(),
+        )
+        if status in ("finished", "diverged"):
+            self.tidy()
+
+    def tidy(self) -> None:
+        """Delete the checkpoints of a run that has ended, which needs them no more."""
+        for path in self._checkpoints():
+            path.unlink(missing_ok=True)
+        shutil.rmtree(self.folder / STATES, ignore_errors=True)
+
+    def save(self, snapshot: Mapping[str, Any]) -> None:
+        """Write a checkpoint whose name carries its round and the checksum of its bytes; keep the newest two."""
+        import torch  # here, because whoever only reads numbers should not wait for it
+
+        from pflbench.simulation import messages
+
+        named = _files_named(snapshot)
+        known = set().union(*self._named.values())
+        try:
+            numbers = [self.folder / file for file in ("rounds.jsonl", "timing.jsonl")]
+            _to_disk(
+                [*numbers, *(self.folder / STATES / name for name in named - known)]
+            )  # before it speaks of them
+        except OSError as error:
+            raise unwritable(self.folder, error) from error
+        buffer = io.BytesIO()
+        server = messages.sent(
+            snapshot["server"]
+        )  # a tensor that is a view would be saved with all it is a view of
+        torch.save({**snapshot, "server": server, "run": self.run_id}, buffer)
+        path = self.folder / f"checkpoint-{snapshot['round']:06d}-{checksum(buffer.getbuffer())}.pt"
+        write(path, buffer.getbuffer())
+        self._named[path.name] = named
+        for path in self._checkpoints()[:-KEPT_CHECKPOINTS]:
+            self._named.pop(path.name, None)
+            path.unlink()
+        self._forget_states()
+
+    def _forget_states(self) -> None:
+        """Delete the files of states that no checkpoint needs. None is in use that the newest does not name."""
+        needed = set().union(*self._named.values())
+        folder = self.folder / STATES
+        for name in os.listdir(folder) if folder.is_dir() else ():
+            if name not in needed:
+                (folder / name).unlink(missing_ok=True)
+
+    def restore(self) -> dict[str, Any] | None:
+        """The newest sound checkpoint, if any. How an earlier try ended is forgotten, and what rounds after the
+        checkpoint left in the `.jsonl` files is cut off; checkpoints that are not sound are deleted.
+        """
+        found, unsound = None, []
+        for path in reversed(self._checkpoints()):
+            found = self._read_checkpoint(path)
+            if found is not None:
+                break
+            unsound.append(path)
+        for path in (*unsound, *self.folder.glob(".checkpoint-*")):
+            path.unlink()
+        (self.folder / "status.json").unlink(missing_ok=True)
+        last = found["round"] if found else -1
+        for file in ("rounds.jsonl", "timing.jsonl"):
+            kept = [line for line, record in _lines(self.folder / file) if record["round"] <= last]
+            write(self.folder / file, b"".join(kept))
+        return found
+
+    def _read_checkpoint(self, path: Path) -> dict[str, Any] | None:
+        """A checkpoint of this run; None, and a warning, if it or a file that it names is not sound."""
+        import torch
+
+        if not _sound(path):
+            warnings.warn(f"checkpoint {path} is corrupt; using the one before it", stacklevel=3)
+            return None
+        found: dict[str, Any] = torch.load(path, weights_only=True)
+        if found["run"] != self.run_id:
+            raise UserError(
+                f"checkpoint {path} is of another run, {found['run']}; remove it or use --fresh"
+            )
+        named = _files_named(found)
+        for name in sorted(named):
+            if not _sound(self.folder / STATES / name):
+                lack = f"needs {STATES}/{name}, which is missing or corrupt"
+                warnings.warn(f"checkpoint {path} {lack}; using the one before it", stacklevel=3)
+                return None
+        self._named[path.name] = named
+        return found
+
+    def _checkpoints(self) -> list[Path]:
+        return sorted(self.folder.glob("checkpoint-*.pt"))
+
+
+def rounds(folder: Path, file: str = "rounds.jsonl") -> list[dict[str, Any]]:
+    """The records of a run so far; a line that is only half written is left out."""
+    return [record for _, record in _lines(folder / file)]
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The content of a JSON file; empty if there is none."""
+    try:
+        content: dict[str, Any] = json.loads(path.read_text())
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot read {path}: {error}") from error
+    return content
+
+
+def write(path: Path, content: bytes | memoryview, to_disk: bool = True) -> None:
+    """Write a file as a whole: to one side, to the disk (unless that can wait), then under its name."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with aside.open("wb") as file:
+            file.write(content)
+            file.flush()
+            if to_disk:
+                os.fsync(file.fileno())
+        aside.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            aside.unlink()
+        raise unwritable(path.parent, error) from error
+
+
+def _to_disk(paths: Iterable[Path]) -> None:
+    """See that files are on the disk, not only on their way to it; many at once, which it can do together."""
+
+    def one(path: Path) -> None:
+        if path.exists():
+            with path.open("r+b") as file:
+                os.fsync(file.fileno())
+
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(one, paths))
+
+
+def unwritable(folder: Path, error: OSError) -> Unwritable:
+    """The error for a folder that takes no file: full, read-only, not ours."""
+    advice = "choose another --out"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        advice = "make space; the same command then goes on, and what is stored is sound"
+    return Unwritable(f"cannot write to {folder}: {error.strerror or error}; {advice}")
+
+
+def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    if path.exists():
+        for line in path.read_bytes().splitlines(keepends=True):
+            try:
+                yield (
+                    line,
+                    orjson.loads(line),
+                )  # several times as fast as json, for a report of many runs
+            except ValueError:
+                return
+
+
+def checksum(content: bytes | memoryview) -> str:
+    """16 hex digits, for the name of a file."""
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def _checksum_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+
+
+def _sound(path: Path) -> bool:
+    """Whether a file has the bytes that its name says."""
+    return path.exists() and path.stem.rpartition("-")[2] == _checksum_of(path)
+
+
+def _files_named(snapshot: Mapping[str, Any]) -> set[str]:
+    """The files of states that a checkpoint needs."""
+    return {name for name in snapshot["clients"].values() if isinstance(name, str)}

@@ -1,0 +1,201 @@
+"""A report written to files: tables, figures and the page. From the same records come the same bytes."""
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path, PurePosixPath
+
+from pflbench.errors import UserError, unknown
+from pflbench.records import run_folder
+from pflbench.report import manifest
+from pflbench.report.figures.style import rendered
+from pflbench.report.load import runs
+from pflbench.report.load.parallel import each
+from pflbench.report.load.runs import Choice, Experiment
+from pflbench.report.page.page import Picture, Sheet, render, small
+from pflbench.report.render.parts import FigurePart, Section, TablePart
+
+KINDS = ("tables", "figures", "page")
+FORMS = {
+    ".tex": "tables",
+    ".csv": "tables",
+    ".md": "tables",
+    ".pdf": "figures",
+    ".png": "figures",
+    ".html": "page",
+}
+METHODS = (
+    "methods"  # the section that is about the methods themselves; its files are beside the page
+)
+PAGE = "index.html"
+RECORDS = ("run.json", "rounds.jsonl", "timing.jsonl", "status.json")  # of a run
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was read, and what was written."""
+
+    experiments: tuple[Experiment, ...]  # those that were asked for
+    written: tuple[Path, ...]
+    removed: tuple[Path, ...]  # of an earlier report
+
+    @property
+    def ended(self) -> tuple[int, int]:
+        """How many of how many runs have come to an end."""
+        states = {
+            run.planned.id: run.status for experiment in self.experiments for run in experiment.runs
+        }
+        return sum(state in ("finished", "diverged", "failed") for state in states.values()), len(
+            states
+        )
+
+
+def report(
+    folder: Path,
+    out: Path,
+    choice: Choice,
+    names: Sequence[str] = (),
+    only: Sequence[str] = (),
+    margin: float = 0.01,
+) -> Report:
+    """Read the records of a folder and write the report; `names` are experiments and `only` kinds of files, of KINDS;
+    empty means all. `margin` is that of convergence, a fraction.
+    """
+    newest = max((changed for changed, _ in state(folder).values()), default=0) / 1e9
+    everything = runs.collect(folder, choice)
+    chosen = choose(everything, names)
+    wanted = only or KINDS
+    sheets, written = [], []
+    for experiment in chosen:
+        section = make(experiment, everything, choice, wanted, margin)
+        place = out / _folder_name(section.name)
+        written += put(place, table_files(section.tables) if "tables" in wanted else {})
+        drawn = each(partial(draw, wanted=wanted), section.figures, few=3)
+        for files, _ in drawn:
+            written += put(place, files)
+        pictures = tuple(picture for _, picture in drawn if picture)
+        sheets.append(Sheet(dataclasses.replace(section, figures=()), pictures, experiment))
+    if {"tables", "page"} & {*wanted}:
+        section = about_methods(chosen)
+        written += put(out, table_files(section.tables) if "tables" in wanted else {})
+        sheets.append(Sheet(section))
+    if "page" in wanted:
+        page = render(sheets, folder.resolve().name, choice, newest)
+        written += put(out, {PAGE: page.encode()})
+    removed = manifest.replace(out, written, partial(covers, names=names, wanted=wanted))
+    return Report(tuple(chosen), tuple(written), tuple(removed))
+
+
+def covers(file: PurePosixPath, names: Sequence[str], wanted: Sequence[str]) -> bool:
+    """Whether a report of these experiments and kinds of files is in the place of an earlier one's file."""
+    asked = not names or len(file.parts) == 1 or file.parts[0] in names
+    return asked and FORMS.get(file.suffix) in wanted
+
+
+def choose(experiments: Sequence[Experiment], names: Sequence[str]) -> list[Experiment]:
+    """The experiments of these names; all, if there are none."""
+    known = {experiment.plan.name: experiment for experiment in experiments}
+    for name in names:
+        if name not in known:
+            raise unknown("experiment of this folder", name, known)
+    return [experiment for name, experiment in known.items() if not names or name in names]
+
+
+def make(
+    experiment: Experiment,
+    everything: Sequence[Experiment],
+    choice: Choice,
+    wanted: Sequence[str],
+    margin: float,
+) -> Section:
+    """Tables and figures of an experiment, with notes; what nobody wants is not made."""
+    from pflbench.report.figures.all_figures import figures
+    from pflbench.report.tables.all_tables import tables
+
+    page = "page" in wanted
+    made, notes = (
+        tables(experiment, everything, choice, margin) if page or "tables" in wanted else ([], [])
+    )
+    drawn, more = figures(experiment, choice) if page or "figures" in wanted else ([], [])
+    said = tuple(dict.fromkeys([*notes, *more]))
+    return Section(experiment.plan.name, experiment.plan.title, said, tuple(made), tuple(drawn))
+
+
+def about_methods(experiments: Sequence[Experiment]) -> Section:
+    """What the methods are, from their plugins."""
+    from pflbench.report.tables.methods import plugin_tables
+
+    plugins = dict.fromkeys(
+        run.planned.plugin for experiment in experiments for run in experiment.runs
+    )
+    made, notes = plugin_tables([*plugins])
+    return Section(METHODS, "The methods", tuple(notes), tuple(made))
+
+
+def table_files(tables: Sequence[TablePart]) -> dict[str, bytes]:
+    """Content by name of the file, in every form that a table has."""
+    found: dict[str, bytes] = {}
+    for table in tables:
+        forms = {
+            ".tex": table.latex,
+            "-page.tex": table.document,
+            ".csv": table.csv,
+            ".md": table.markdown,
+        }
+        found |= {f"{table.name}{ending}": text.encode() for ending, text in forms.items() if text}
+    return found
+
+
+def draw(part: FigurePart, wanted: Sequence[str]) -> tuple[dict[str, bytes], Picture | None]:
+    """Content by name of the file, and the picture of the page; what nobody wants is not made."""
+    png = rendered(part.figure, "png")
+    files = (
+        {f"{part.name}.png": png, f"{part.name}.pdf": rendered(part.figure, "pdf")}
+        if "figures" in wanted
+        else {}
+    )
+    return files, Picture(
+        part.name, part.title, part.caption, small(png)
+    ) if "page" in wanted else None
+
+
+def put(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
+    """Write files, each as a whole."""
+    if not files:
+        return []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise run_folder.unwritable(folder, error) from error
+    for name, content in files.items():
+        run_folder.write(folder / name, content)
+    return [folder / name for name in files]
+
+
+def state(folder: Path) -> dict[Path, tuple[int, int]]:
+    """Time (in nanoseconds) and size of every record of a folder: another state needs another report. Of a lease it
+    only matters that it is there: its owner touches it all the time.
+    """
+    found = dict.fromkeys(folder.glob("leases/[!.]*"), (0, 0))
+    for path in _records(folder):
+        with contextlib.suppress(FileNotFoundError):  # a run that begins anew removes its records
+            about = path.stat()
+            found[path] = about.st_mtime_ns, about.st_size
+    return found
+
+
+def _records(folder: Path) -> Iterator[Path]:
+    yield from folder.glob("plans/*.json")
+    for name in RECORDS:
+        yield from folder.glob(f"*/{name}")
+        yield folder / name
+
+
+def _folder_name(experiment: str) -> str:
+    if experiment in ("", ".", "..") or "/" in experiment or "\\" in experiment:
+        raise UserError(
+            f"the experiment {experiment!r} cannot name a folder; rename its file in plans/"
+        )
+    return experiment

@@ -1,0 +1,134 @@
+"""Representations in the plane by t-SNE: the raw pixels, then every method."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pflbench.data.npz import plain_arrays
+from pflbench.errors import UserError
+from pflbench.report.figures import style
+from pflbench.report.grouping.overview import Group, Overview
+from pflbench.report.load.runs import Floats, Numbers
+from pflbench.report.render.parts import FigurePart
+
+FILE = "representations.npz"  # of a run that stores them
+MOST = 1000  # points of a panel
+FEWEST = 10
+WIDTH = 50  # dimensions that PCA leaves
+RAW = "raw data"
+Arrays = dict[str, npt.NDArray[np.generic]]
+"""x, y and z of the same samples."""
+
+
+def draw(seen: Overview) -> Iterator[FigurePart | str]:
+    """A figure for every setting whose runs store representations."""
+    for setting, groups in seen.settings.items():
+        if not any(group.config.get("representations") for group in groups):
+            continue
+        seed, runs = _runs(groups)
+        panels: dict[str, Arrays] = {}
+        for label, run in runs.items():
+            try:
+                panels[label] = read(run.folder / FILE)
+            except UserError as error:
+                yield f"No t-SNE of {label} on {setting.line}: {error}."
+        lacking = [group.label for group in groups if group.label not in runs]
+        if lacking:
+            yield f"No t-SNE of {', '.join(lacking)} on {setting.line}: no run of seed {seed} stored them."
+        if not panels:
+            continue
+        points = max(len(arrays["y"]) for arrays in panels.values())
+        text = (
+            f"t-SNE of raw test samples (pixels) and of their representations on {setting.line}, seed {seed}: at most"
+            f" {points} samples of all clients, coloured by label. More than {WIDTH} dimensions are first reduced to"
+            f" {WIDTH} by PCA; perplexity 30 where there are enough points. Distances between clusters mean little."
+        )
+        title = f"Representations, {setting.line}"
+        yield FigurePart(
+            seen.name("representations", setting),
+            title,
+            seen.caption(text, groups),
+            partial(_figure, panels),
+        )
+
+
+def _runs(groups: Sequence[Group]) -> tuple[int, dict[str, Numbers]]:
+    """The runs of the seed for which most methods have representations; of equals, the lowest."""
+    seeds: dict[int, dict[str, Numbers]] = {}
+    for group in groups:
+        for run in group.runs:
+            there = seeds.setdefault(run.planned.config["seed"], {})
+            if run.status == "finished" and (run.folder / FILE).is_file():
+                there[group.label] = run
+    best = max(sorted(seeds), key=lambda seed: len(seeds[seed]))
+    return best, seeds[best]
+
+
+def read(path: Path) -> Arrays:
+    """At most so many samples, evenly over the clients."""
+    arrays = plain_arrays(str(path))
+    if missing := {"x", "y", "z"} - set(arrays):
+        raise UserError(f"{path} has no array {min(missing)!r}")
+    number = len(arrays["y"])
+    if number < FEWEST or not np.isfinite(arrays["z"].astype(float)).all():
+        raise UserError(f"{path} has fewer than {FEWEST} samples, or numbers that are not finite")
+    rows = np.linspace(0, number - 1, min(MOST, number)).round().astype(int)
+    return {name: arrays[name][rows] for name in ("x", "y", "z")}
+
+
+def embedded(vectors: npt.NDArray[np.generic]) -> Floats:
+    """(m, 2), the same whenever it is computed: with one thread, as sums depend on their order."""
+    from sklearn.decomposition import PCA
+    from sklearn.manifold import TSNE
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    flat = np.asarray(vectors, dtype=float).reshape(len(vectors), -1)
+    with threadpool_limits(1):
+        if flat.shape[1] > WIDTH and len(flat) > WIDTH:
+            flat = PCA(WIDTH, random_state=0).fit_transform(flat)
+        perplexity = min(30.0, (len(flat) - 1) / 3)
+        found = TSNE(2, init="pca", random_state=0, perplexity=perplexity).fit_transform(flat)
+    return np.asarray(found, dtype=float)
+
+
+def _figure(panels: Mapping[str, Arrays]) -> Any:
+    whole = max(panels.values(), key=lambda arrays: len(arrays["y"]))
+    shown = {RAW: (whole["x"], whole["y"])} | {
+        label: (arrays["z"], arrays["y"]) for label, arrays in panels.items()
+    }
+    columns = min(3, len(shown))
+    rows = -(-len(shown) // columns)
+    classes = sorted({int(label) for _, labels in shown.values() for label in labels})
+    colours = dict(zip(classes, style.class_colours(len(classes)), strict=True))
+    few = len(classes) <= len(style.CLASSES)
+    size = style.COLUMN, 1.25 * rows + (0.3 if few else 0)
+    figure, found = style.canvas(*size, rows, columns)
+    for axes, (title, (vectors, labels)) in zip(found, shown.items(), strict=False):
+        x, y = embedded(vectors).T
+        axes.scatter(
+            x,
+            y,
+            s=2.5,
+            c=[colours[int(label)] for label in labels],
+            linewidth=0,
+            rasterized=len(x) > MOST,
+        )
+        axes.set_title(title, fontsize=style.FONT)
+        axes.set(xticks=[], yticks=[])
+        axes.spines[:].set(linewidth=0.5, color="0.6")
+    for axes in found[len(shown) :]:
+        axes.axis("off")
+    if few:
+        from matplotlib.lines import Line2D
+
+        handles = [
+            Line2D([], [], marker="o", ls="", ms=3.5, mew=0, color=colour)
+            for colour in colours.values()
+        ]
+        tight = {"ncols": len(classes), "handletextpad": 0.0, "columnspacing": 0.5}
+        style.legend(figure, handles, [str(label) for label in classes], "lower center", **tight)
+    return figure

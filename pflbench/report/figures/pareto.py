@@ -1,0 +1,144 @@
+"""What accuracy costs: against megabytes and seconds, with the methods that no other one beats in both."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pflbench.report.figures import style
+from pflbench.report.figures.annotation import name_points
+from pflbench.report.grouping.overview import Group, Overview, ranked
+from pflbench.report.load.runs import Floats, Numbers
+from pflbench.report.render.parts import FigurePart
+
+Bools = npt.NDArray[np.bool_]
+FRONT = "0.35"
+
+
+def draw(seen: Overview) -> Iterator[FigurePart | str]:
+    """A figure for every setting with two methods or more."""
+    for setting, groups in seen.settings.items():
+        if len({group.method for group in groups}) < 2:
+            continue
+        known = [group for group in ranked(groups) if group.done]
+        if len(known) < 2:
+            yield f"No accuracy against cost of {setting.line}: fewer than two methods have an accuracy."
+            continue
+        text = (
+            "Accuracy against megabytes (left: sent to and by a client that takes part in every round) and seconds"
+            " (right: work of all clients, one after another, and of the server, without evaluation), both until the"
+            f" last round, on {setting.line}: {seen.measure}, all as means over seeds. Ringed, joined and named:"
+            " methods that no other one beats in both accuracy and cost (Pareto front)."
+        )
+        untimed = [group.label for group in known if np.isnan(cost(group, seconds))]
+        if untimed:
+            text += f" No seconds are known of {', '.join(untimed)}."
+        title = f"Accuracy against cost, {setting.line}"
+        yield FigurePart(
+            seen.name("efficiency", setting),
+            title,
+            seen.caption(text, groups),
+            partial(_figure, known),
+        )
+
+
+def front(costs: npt.ArrayLike, accuracies: npt.ArrayLike) -> Bools:
+    """Which points no other one beats: none is at least as good in both, and better in one. Unknown ones are not."""
+    x, y = np.asarray(costs, dtype=float), np.asarray(accuracies, dtype=float)
+    as_good = (x[:, None] <= x) & (y[:, None] >= y)  # row i against column j
+    better = (x[:, None] < x) | (y[:, None] > y)
+    unbeaten: Bools = ~(as_good & better).any(0) & np.isfinite(x) & np.isfinite(y)
+    return unbeaten
+
+
+def megabytes(run: Numbers) -> float:
+    """Both ways, all parts, all rounds."""
+    return float(sum(values.sum() for values in run.sent.values())) / 1e6
+
+
+def seconds(run: Numbers) -> float:
+    """Of all rounds; nan where they were not kept."""
+    if not {"client", "server"} <= set(run.seconds):
+        return float("nan")
+    return float(run.seconds["client"].sum() + run.seconds["server"].sum())
+
+
+def cost(group: Group, of: Callable[[Numbers], float]) -> float:
+    """The mean over seeds."""
+    return float(np.mean([of(run) for run in group.done]))
+
+
+def _figure(groups: Sequence[Group]) -> Any:
+    figure, panels = style.canvas(style.PAGE, max(2.4, 0.135 * len(groups) + 0.4), columns=2)
+    accuracies = np.array([group.accuracy for group in groups])
+    named = []
+    for axes, of, x in zip(
+        panels,
+        (megabytes, seconds),
+        ("megabytes of a client", "seconds of clients and server"),
+        strict=True,
+    ):
+        costs = np.array([cost(group, of) for group in groups])
+        handles = [_point(axes, group, costs[i]) for i, group in enumerate(groups)]
+        on = _front(axes, costs, accuracies)
+        named.append(
+            (axes, costs[on], [group for group, there in zip(groups, on, strict=True) if there])
+        )
+        style.dress(axes, f"{x}, total", "accuracy (%)")
+        axes.margins(0.12)
+        _scale(axes, costs)
+    style.legend(
+        figure,
+        handles,
+        [f"{group.label}  {group.accuracy:.1f}" for group in groups],
+        title="accuracy (%)",
+    )
+    style.settle(figure)  # so that the places of points on the page are known
+    for axes, costs, members in named:
+        name_points(
+            axes, costs, [group.accuracy for group in members], [group.label for group in members]
+        )
+    return figure
+
+
+def _point(axes: Any, group: Group, x: float) -> Any:
+    look = group.look
+    how = {
+        "color": look.colour,
+        "ms": 8 if look.marker == "*" else 4.5,
+        "mew": 0,
+        "label": group.label,
+    }
+    return axes.plot([x], [group.accuracy], look.marker, **how)[0]
+
+
+def _front(axes: Any, costs: Floats, accuracies: Floats) -> Bools:
+    """Draw it; which points are on it."""
+    on = front(costs, accuracies)
+    order = np.flatnonzero(on)[np.argsort(costs[on], kind="stable")]
+    x, y = (
+        np.repeat(costs[order], 2)[1:],
+        np.repeat(accuracies[order], 2)[:-1],
+    )  # a stair: to the right, then up
+    axes.plot(x, y, color=FRONT, linewidth=0.8, linestyle=(0, (3, 2)), zorder=1, gid="front")
+    axes.plot(costs[on], accuracies[on], "o", mfc="none", mec=FRONT, ms=9, mew=0.8, gid="ring")
+    return on
+
+
+def _scale(axes: Any, costs: Floats) -> None:
+    """Logarithmic where the costs are of different orders; zero is then left of the smallest."""
+    from matplotlib.ticker import FuncFormatter, NullLocator
+
+    positive = costs[np.isfinite(costs) & (costs > 0)]
+    if not positive.size or positive.max() < 8 * positive.min():
+        return
+    if (costs == 0).any():
+        least = 10.0 ** np.floor(np.log10(positive.min()))
+        axes.set_xscale("symlog", linthresh=least, linscale=0.5)
+        axes.set_xlim(left=-least / 3)
+    else:
+        axes.set_xscale("log")
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))

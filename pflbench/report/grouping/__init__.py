@@ -1,0 +1,1 @@
+"""Runs in the rows and columns of tables and the lines of figures."""

@@ -1,0 +1,1 @@
+"""Runs of a folder, read from its files."""

@@ -1,0 +1,96 @@
+"""The stored numbers of one run as pandas frames."""
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from pflbench.errors import UserError
+from pflbench.records import run_folder
+
+
+class Result:
+    """A run's folder, read when asked. `point` is where to score it (pre, post), if not where its method says."""
+
+    def __init__(self, folder: str | Path, point: str | None = None) -> None:
+        self.folder = Path(folder)
+        self.about: dict[str, Any] = run_folder.read_json(self.folder / "run.json")
+        if not self.about:
+            raise UserError(f"{self.folder} holds no run (there is no run.json in it)")
+        self._point = point
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The run's settings and hyperparameters."""
+        config: dict[str, Any] = self.about["config"]
+        return config
+
+    @property
+    def status(self) -> str:
+        """done, diverged, failed, stopped or running."""
+        return str(run_folder.read_json(self.folder / "status.json").get("status", "running"))
+
+    @property
+    def point(self) -> str:
+        """The moment at which the run is scored: pre or post."""
+        return self._point or str(self.about["method"]["evaluation_point"])
+
+    @cached_property
+    def clients(self) -> pd.DataFrame:
+        """Accuracy of every client: one row a round and client, one column a series (pre, post, ...)."""
+        sizes = self.about["partition"]
+        frames = []
+        for record in run_folder.rounds(self.folder):
+            if "accuracy" in record:
+                frame = pd.DataFrame(
+                    {series: pd.Series(v, dtype=float) for series, v in record["accuracy"].items()}
+                )
+                frame.insert(0, "round", record["round"])
+                frame.insert(1, "client", range(len(frame)))
+                frame.insert(2, "n_train", sizes["n_train"])
+                frame.insert(3, "n_test", sizes["n_test"])
+                frames.append(frame)
+        empty = pd.DataFrame(columns=["round", "client", "n_train", "n_test", self.point])
+        return pd.concat(frames, ignore_index=True) if frames else empty
+
+    @cached_property
+    def rounds(self) -> pd.DataFrame:
+        """One row a round: mean accuracy over clients and its std by series, loss, megabytes, seconds."""
+        timing = {line["round"]: line for line in run_folder.rounds(self.folder, "timing.jsonl")}
+        rows = []
+        for record in run_folder.rounds(self.folder):
+            row = {"round": record["round"], "loss": record.get("loss")}
+            for way, parts in record.get("bytes", {}).items():
+                row[f"megabytes_{way}"] = sum(parts.values()) / 1e6
+            row.update(
+                {
+                    f"seconds_{k}": v
+                    for k, v in timing.get(record["round"], {}).items()
+                    if k != "round"
+                }
+            )
+            rows.append(row)
+        table = pd.DataFrame(rows, columns=None if rows else ["round", "loss"]).set_index("round")
+        series = self.clients.columns.drop(["round", "client", "n_train", "n_test"])
+        grouped = self.clients.groupby("round")[list(series)]
+        return table.join(grouped.mean()).join(grouped.std(ddof=0).add_suffix("_std"))
+
+    @property
+    def accuracy(self) -> float:
+        """Mean accuracy over clients in the last round, at the method's point; nan where there is none yet."""
+        return self._last(self.point)
+
+    @property
+    def std(self) -> float:
+        """Standard deviation over clients in the last round, at the method's point; nan where there is none yet."""
+        return self._last(f"{self.point}_std")
+
+    def _last(self, column: str) -> float:
+        values = (
+            self.rounds[column].dropna() if column in self.rounds else self.rounds["loss"].iloc[:0]
+        )
+        return float(values.iloc[-1]) if len(values) else float("nan")
+
+    def __repr__(self) -> str:
+        return f"<{self.about['id']}: {self.status}, {100 * self.accuracy:.2f} % ({self.point})>"

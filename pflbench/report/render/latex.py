@@ -1,0 +1,210 @@
+r"""A marked table as LaTeX: a `table*` to \input, or a document of its own."""
+
+import re
+import unicodedata
+from itertools import groupby
+
+from pflbench.errors import UserError
+from pflbench.report.render.marks import MEASURES, Column, Marked, Measure, Row
+from pflbench.report.render.text import AVERAGED, Notation, average, cell, legend
+
+LATEX = Notation(
+    places=("$^{*}$", r"$^{\dagger}$", r"$^{\ddagger}$"),
+    better=r"\textcolor{better}{$\uparrow$}",
+    worse=r"\textcolor{red}{$\downarrow$}",
+    plus=r"\textcolor{purple}{+}",
+    minus=r"\textcolor{blue}{$-$}",
+    fewer=r"$^{\S}$",
+    dash="--",
+    letter=r"$^{\mathrm{%s}}$",
+    bold=r"\textbf{%s}",
+    underlined=r"\underline{%s}",
+)
+# Brackets and star would be read as an argument of the \\ before a row; a backtick makes quotes and marks of others.
+SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedblright{}",
+    "\u2013": r"\textendash{}",
+    "\u2014": r"\textemdash{}",
+    "\u2018": r"\textquoteleft{}",
+    "\u2019": r"\textquoteright{}",
+    "\u201c": r"\textquotedblleft{}",
+    "\u201d": r"\textquotedblright{}",
+    "\u2026": r"\dots{}",
+    "\u00b1": r"$\pm$",
+    "\u00d7": r"$\times$",
+    "\u00a7": r"\S{}",
+    "\u00b5": r"$\mu$",
+    **{symbol: f"\\{symbol}" for symbol in "{}$&#_%"},
+    **{symbol: f"{{{symbol}}}" for symbol in "[]*`"},
+}
+GREEK = (
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi . pi rho . sigma tau upsilon phi chi psi "
+    "omega"
+)
+SPECIAL.update(
+    {chr(0x3B1 + i): f"$\\{name}$" for i, name in enumerate(GREEK.split()) if name != "."}
+)
+
+LIGATURES = "\u00c6\u00e6\u00d8\u00f8\u00df\u0131\u0141\u0142\u0152\u0153"  # and other letters that are of one piece
+
+# `better` is the paper's green. A table that is wider than the text shrinks, if graphicx is there to do it.
+TABLE = r"""%% Needs \usepackage{booktabs} and \usepackage{xcolor}; with \usepackage{graphicx} it fits any page.
+\begin{table*}[!t]
+\definecolor{better}{RGB}{30,160,30}
+\centering
+\caption{%s}
+\label{%s}
+\sbox2{\scriptsize\setlength{\tabcolsep}{%s}\setlength{\abovetopsep}{4pt}\renewcommand{\arraystretch}{1.1}%%
+%s}%%
+\ifdim\wd2>\textwidth\ifdefined\resizebox\resizebox{\textwidth}{!}{\usebox2}\else\usebox2\fi\else\usebox2\fi
+\end{table*}
+"""
+# A cell (#3) that is as wide as its share (1 / #2) of the heading (#1) above: TeX gives what a heading takes more than
+# its columns to the last of them.
+SHARING = r"\def\sharing#1#2#3{\setbox0\hbox{\textbf{#1}}\vtop{\offinterlineskip\hbox{#3}\hbox to\dimexpr\wd0/#2{}}}%"
+PAIR = 18  # letters of a heading that surely fit above an accuracy and its std
+# A4 across, or higher.
+DOCUMENT = r"""\documentclass[10pt]{article}
+\usepackage[utf8]{inputenc}
+\usepackage{booktabs,graphicx,xcolor}
+\setlength{\textwidth}{277mm}
+\setlength{\textheight}{%dmm}
+\setlength{\paperwidth}{\dimexpr\textwidth+20mm\relax}
+\setlength{\paperheight}{\dimexpr\textheight+20mm\relax}
+\ifdefined\pdfpagewidth \pdfpagewidth=\paperwidth \pdfpageheight=\paperheight \fi
+\setlength{\hoffset}{\dimexpr 10mm-1in\relax}
+\setlength{\voffset}{\dimexpr 10mm-1in\relax}
+\setlength{\oddsidemargin}{0pt}
+\setlength{\topmargin}{0pt}
+\setlength{\headheight}{0pt}
+\setlength{\headsep}{0pt}
+\pagestyle{empty}
+\begin{document}
+%s\mbox{}
+\end{document}
+"""
+
+
+def fragment(marked: Marked, caption: str, label: str) -> str:
+    r"""A `table*` to \input. The caption is plain text; the legend of the marks follows it."""
+    if not re.fullmatch(r"[A-Za-z0-9:._-]+", label):
+        raise UserError(
+            f"the label {label!r} of a table is not one: letters, digits and : . _ - are allowed"
+        )
+    said = " ".join(filter(None, [escape(caption), legend(marked, LATEX)]))
+    return TABLE % (said, label, "1.5pt", _tabular(marked))
+
+
+def document(marked: Marked, caption: str, label: str) -> str:
+    """The same as a page of its own, for pdflatex."""
+    height = max(190, 60 + 5 * len(marked.table.rows))  # mm; a line takes 3, a rule 1
+    return DOCUMENT % (height, fragment(marked, caption, label))
+
+
+def escape(text: str) -> str:
+    """Plain text as LaTeX that prints it. A character that LaTeX may not have becomes its number, as [U+4E2D]."""
+    words = " ".join(unicodedata.normalize("NFC", text).split())
+    written = "".join(_character(character) for character in words)
+    return re.sub(r"([-'])(?=\1)", r"\1{}", written)  # two hyphens are no dash
+
+
+def _character(character: str) -> str:
+    if character in SPECIAL:
+        return SPECIAL[character]
+    known = character.isascii() and character.isprintable()
+    return character if known or _accented(character) else f"{{[}}U+{ord(character):04X}{{]}}"
+
+
+def _accented(character: str) -> bool:
+    """Whether it is a Latin letter that LaTeX prints with its oldest fonts, too; those have no ogonek (U+0328)."""
+    letter, _, accent = unicodedata.decomposition(character).partition(" ")
+    composed = (
+        accent != "" and len(letter) == 4 and chr(int(letter, 16)).isascii() and accent != "0328"
+    )
+    return "\u00c0" <= character <= "\u017e" and (composed or character in LIGATURES)
+
+
+def _tabular(marked: Marked) -> str:
+    table = marked.table
+    spec = "l" + r"@{\hspace{4\tabcolsep}}ll" * len(table.columns)
+    head = _head(table.columns)
+    lines = [SHARING] if any("\\sharing" in line for line in head) else []
+    lines += [f"\\begin{{tabular}}{{{spec}}}", r"\toprule", *head, r"\midrule"]
+    for place, row in enumerate(table.methods):
+        if place and row.group != table.methods[place - 1].group:
+            lines.append(r"\midrule")
+        lines.append(_line(marked, row))
+    lines += [r"\midrule", _line(marked, None)]
+    if table.baselines:
+        lines += [r"\midrule", *(_line(marked, row) for row in table.baselines)]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
+
+
+def _head(columns: tuple[Column, ...]) -> list[str]:
+    """Headings of groups (where there are any), of columns, and of the two measures."""
+    groups = [
+        (name, 2 * len(list(members)))
+        for name, members in groupby(columns, lambda column: column.group)
+    ]
+    titles = [(column.title, 2) for column in columns]
+    cells = [r"Acc. (\%)", r"Std. (\%)"] * len(columns)
+    for spans in (titles, groups):
+        above = [(name, width) for name, width in spans for _ in range(width)]
+        cells = [_sharing(*heading, cell) for heading, cell in zip(above, cells, strict=True)]
+    lines = [*(_spanning(groups) if any(name for name, _ in groups) else []), *_spanning(titles)]
+    return [*lines, " & ".join([r"\textbf{Method}", *cells]) + r" \\"]
+
+
+def _sharing(heading: str, width: int, cell: str) -> str:
+    """A cell below a heading of that many columns, wide enough for its share of a long one."""
+    return (
+        cell
+        if len(heading) <= PAIR * width / 2
+        else rf"\sharing{{{escape(heading)}}}{{{width}}}{{{cell}}}"
+    )
+
+
+def _spanning(spans: list[tuple[str, int]]) -> list[str]:
+    """A line of headings that span several columns, and the rules below it."""
+    cells = "".join(
+        rf" & \multicolumn{{{width}}}{{c}}{{\textbf{{{escape(name)}}}}}" for name, width in spans
+    )
+    rules, first = [], 2
+    for name, width in spans:
+        rules += [rf"\cmidrule(lr){{{first}-{first + width - 1}}}"] if name else []
+        first += width
+    return [rf"{cells} \\", "".join(rules)]
+
+
+def _line(marked: Marked, row: Row | None) -> str:
+    """A method, or (None) the averages."""
+    title = LATEX.bold % AVERAGED if row is None else escape(row.title)
+    cells = [LATEX.bold % title if row and row.kind == "proposed" else title]
+    for column in marked.table.columns:
+        for measure in MEASURES:
+            if row is None:
+                value, text = (
+                    marked.averages[column.key, measure],
+                    average(marked, column, measure, LATEX),
+                )
+            else:
+                value = marked.table.cell(row.title, column.key).value(measure)
+                text = cell(marked, row, column, measure, LATEX)
+            cells.append(_indent(marked, column, measure, value) + text)
+    return " & ".join(cells) + r" \\"
+
+
+def _indent(marked: Marked, column: Column, measure: Measure, value: float | None) -> str:
+    """What brings the decimal points of a column below each other."""
+    if value is None:
+        return ""
+    found = [marked.table.cell(row.title, column.key).value(measure) for row in marked.table.rows]
+    longest = max(len(marked.text(number)) for number in found if number is not None)
+    short = longest - len(marked.text(value))
+    return rf"\phantom{{{'0' * short}}}" if short else ""

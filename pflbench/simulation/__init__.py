@@ -1,0 +1,1 @@
+"""One run: the server, its clients, rounds and evaluation."""

@@ -1,0 +1,240 @@
+"""Where clients live: builds what a client function sees, runs it, scores its models. One in every worker."""
+
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pflbench import models
+from pflbench.api import (
+    LARGE,
+    Algorithm,
+    Client,
+    Message,
+    Model,
+    State,
+    Task,
+    collect_logs,
+    collect_notes,
+)
+from pflbench.config import Run
+from pflbench.data.datasets import Data
+from pflbench.data.label_skew import Ints
+from pflbench.data.partition import Partition
+from pflbench.errors import RunFailed, UserError
+from pflbench.methods import registry
+from pflbench.simulation import messages, representations
+
+
+@dataclass(frozen=True)
+class Setup:
+    """All that a worker needs to know of a run; small when pickled (data go by the path of their memory map)."""
+
+    run: Run
+    plugin: str  # what registry.load takes
+    data: Data
+    partition: Partition
+    device: str = "cpu"
+
+    def algorithm(self) -> Algorithm:
+        """The method of this run, on its task."""
+        cls = registry.load(self.plugin)
+        run, data = self.run, self.data
+        skeleton, initial, width = models.build(
+            run.model,
+            data.shape,
+            data.classes,
+            width=run.width,
+            head_layers=run.head_layers,
+            seed=run.seed,
+        )
+        task = Task(
+            skeleton=skeleton,
+            initial=initial,
+            classes=data.classes,
+            width=width,
+            shape=data.shape,
+            clients=run.clients,
+            dataset=run.dataset,
+            seed=run.seed,
+            device=device_of(self.device),
+        )
+        return cls(registry.hparams_type(cls)(**run.hparams), task)
+
+
+def device_of(name: str) -> torch.device:
+    """The device of this name, if it is there."""
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).partition("\n")[0]
+        raise UserError(f"device {name!r} cannot be used here: {reason}") from error
+    return device
+
+
+def series_of(split: Partition, name: str) -> list[str]:
+    """The series of models that are scored under a name: on the test and, if there is one, on the validation part."""
+    return [name, f"{name}_validation"] if "validation" in split.parts else [name]
+
+
+def counted_on(split: Partition, series: str) -> tuple[Ints, ...]:
+    """The samples of every client that a series is counted on."""
+    return split.validation if series.endswith("_validation") else split.test
+
+
+@dataclass(frozen=True)
+class ClientJob:
+    """A piece of work for one client: a client function (`stage`), or the scoring of its personal model."""
+
+    stage: str
+    client: int
+    round: int
+    message: Message
+    state: State
+    score: bool = False  # after `client_update`: evaluate the trained model too
+
+
+@dataclass(frozen=True)
+class ClientResult:
+    """What came of a job. Scores are correctly classified samples, by series."""
+
+    client: int
+    reply: Message = field(default_factory=dict)
+    state: State = field(default_factory=dict)
+    logs: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    scores: dict[str, int] = field(default_factory=dict)
+    represented: representations.Vectors | None = (
+        None  # z of test samples, of the scored model at the end
+    )
+    seconds: float = 0.0  # of the client's own work
+    scoring: float = 0.0  # of evaluation
+
+
+class Rows:
+    """Some rows of a memory-mapped array, read when they are asked for."""
+
+    def __init__(self, x: Any, indices: Any) -> None:
+        self.x = x
+        self.indices = indices
+
+    def __getitem__(self, rows: Tensor) -> Tensor:
+        return torch.from_numpy(np.asarray(self.x[self.indices[rows.numpy()]]))
+
+
+class ClientWorker:
+    """The clients of a run, as far as they need a machine: data, network, scoring."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        self.algorithm = setup.algorithm()
+        self.task = self.algorithm.task
+        if self.task.device.type == "cuda":
+            torch.backends.cudnn.benchmark = False
+            torch.backends.cudnn.deterministic = True
+
+    def client(self, id: int, round: int, state: State) -> Client:
+        """The view that a client function gets."""
+        data, rows = self.setup.data, self.setup.partition.train[id]
+        y = torch.from_numpy(np.asarray(data.y[rows])).to(self.task.device)
+        return Client(id, round, self.task, Rows(data.x, rows), y, state)
+
+    def work(self, job: ClientJob) -> ClientResult:
+        """Do a job; anything that goes wrong names the method, round, client and stage."""
+        with self._named(job):
+            device = self.task.device
+            client = self.client(job.client, job.round, messages.sent(job.state, device))
+            message = messages.sent(job.message, device)
+            return (
+                self._scored(client, message)
+                if job.stage == "personal_model"
+                else self._called(job, client, message)
+            )
+
+    def _called(self, job: ClientJob, client: Client, message: Message) -> ClientResult:
+        start = time.perf_counter()
+        with collect_logs() as logs, collect_notes() as notes:
+            reply, state = getattr(self.algorithm, job.stage)(client, message)
+            reply, kept = messages.sent(reply), messages.sent(state)
+            done = time.perf_counter()
+            scores, z = {}, None
+            if job.score and job.stage == "client_update":
+                after = replace(client, state=state)
+                model = self.algorithm.trained_model(
+                    after, message, messages.sent(reply, self.task.device)
+                )
+                if model is not None:
+                    scores = self._scores("post", model, client.id)
+                    z = self._represented("post", model, client.id, job.round + 1)
+        return ClientResult(
+            client.id, reply, kept, logs, notes, scores, z, done - start, time.perf_counter() - done
+        )
+
+    def _scored(self, client: Client, message: Message) -> ClientResult:
+        start = time.perf_counter()
+        with collect_logs() as logs, collect_notes() as notes:
+            found = {
+                "pre": self.algorithm.personal_model(client, message),
+                **self.algorithm.extra_models(client, message),
+            }
+            scores = {}
+            for name, model in found.items():
+                scores.update(self._scores(name, model, client.id))
+            z = self._represented("pre", found["pre"], client.id, client.round)
+        return ClientResult(
+            client.id,
+            logs=logs,
+            notes=notes,
+            scores=scores,
+            represented=z,
+            scoring=time.perf_counter() - start,
+        )
+
+    def _scores(self, name: str, model: Model, id: int) -> dict[str, int]:
+        split = self.setup.partition
+        return {
+            series: self._correct(model, counted_on(split, series)[id])
+            for series in series_of(split, name)
+        }
+
+    @torch.no_grad()
+    def _correct(self, model: Model, rows: Ints, size: int = LARGE) -> int:
+        data = self.setup.data
+        x, right = Rows(data.x, rows), torch.zeros((), dtype=torch.int64, device=self.task.device)
+        y = torch.from_numpy(np.asarray(data.y[rows])).to(self.task.device)
+        for part in torch.arange(len(rows)).split(size):
+            scores = self.algorithm.predict(model, self.task.pixels(x[part]))
+            right += (scores.argmax(1) == y[part.to(y.device)]).sum()
+        return int(right)
+
+    def _represented(
+        self, point: str, model: Model, id: int, rounds: int
+    ) -> representations.Vectors | None:
+        """z of a client's first test samples, if asked for: at the point of the method, after the last round."""
+        run, data = self.setup.run, self.setup.data
+        if (
+            not run.representations
+            or rounds != run.rounds
+            or point != self.algorithm.evaluation_point
+        ):
+            return None
+        rows = self.setup.partition.test[id][: run.representations]
+        return representations.taken(model, self.task, Rows(data.x, rows), len(rows))
+
+    @contextmanager
+    def _named(self, job: ClientJob) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            cause = f"{type(error).__name__}: {error}".partition("\n")[0]
+            where = f"round {job.round + 1}, client {job.client}, {job.stage}()"
+            raise RunFailed(
+                f"{self.algorithm.title} failed in {where}: {cause}", traceback.format_exc()
+            ) from error

@@ -1,0 +1,179 @@
+"""Run one client function for a cohort: one after another, or in persistent worker processes.
+
+Both give the same bits: every worker computes with one thread, random streams have names, and nothing is shared.
+"""
+
+import multiprocessing
+import pickle
+import signal
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any, Protocol
+
+import torch
+
+from pflbench.api import Message
+from pflbench.errors import RunFailed
+from pflbench.simulation import messages
+from pflbench.simulation.client_worker import ClientJob, ClientResult, ClientWorker, Setup
+
+
+class Engine(Protocol):
+    """Does jobs; the order of the outcomes means nothing."""
+
+    def run(self, jobs: Sequence[ClientJob]) -> list[ClientResult]: ...
+
+    def close(self) -> None: ...
+
+
+def start(setup: Setup, workers: int) -> Engine:
+    """An engine with this many workers; one means: in this process."""
+    return Serial(setup) if workers == 1 else Processes(setup, workers)
+
+
+class Serial:
+    """In this process, one client after another."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.site = ClientWorker(setup)
+
+    def run(self, jobs: Sequence[ClientJob]) -> list[ClientResult]:
+        """Do the jobs in the order given."""
+        return [self.site.work(job) for job in jobs]
+
+    def close(self) -> None:
+        """Nothing to stop."""
+
+
+class Processes:
+    """Persistent worker processes; the client with most samples first, so that none is waited for at the end."""
+
+    def __init__(self, setup: Setup, workers: int) -> None:
+        self.sizes = [len(rows) for rows in setup.partition.train]
+        context = multiprocessing.get_context(
+            "spawn"
+        )  # a fork would copy the threads' locks; CUDA forbids it
+        self.workers: dict[Connection, BaseProcess] = {}
+        self.shared: dict[int, bytes] = {}  # messages of the jobs at hand, by identity
+        for _ in range(workers):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_worker, args=(theirs, setup), daemon=True)
+            with deaf_to_ctrl_c():
+                process.start()
+            theirs.close()
+            self.workers[ours] = process
+
+    def run(self, jobs: Sequence[ClientJob]) -> list[ClientResult]:
+        """Hand out jobs as workers become free."""
+        waiting = sorted(jobs, key=lambda job: self.sizes[job.client])
+        self.shared = {
+            key: b"" for key, times in Counter(id(job.message) for job in jobs).items() if times > 1
+        }
+        busy: dict[Connection, ClientJob] = {}
+        outcomes: list[ClientResult] = []
+        for pipe in self.workers:
+            self._hand_out(pipe, waiting, busy)
+        while busy:
+            for ready in wait(list(busy)):
+                assert isinstance(ready, Connection)
+                outcomes.append(self._receive(ready, busy.pop(ready)))
+                self._hand_out(ready, waiting, busy)
+        return outcomes
+
+    def _hand_out(
+        self, pipe: Connection, waiting: list[ClientJob], busy: dict[Connection, ClientJob]
+    ) -> None:
+        if waiting:
+            job = busy[pipe] = waiting.pop()
+            try:
+                pipe.send_bytes(
+                    _pickled(replace(job, message={}, state=messages.packed(job.state)))
+                )
+                pipe.send_bytes(self._message(job.message))
+            except OSError:
+                raise self._dead(pipe, job) from None
+
+    def _message(self, message: Message) -> bytes:
+        """A message as bytes; one that goes to several clients is pickled once."""
+        content = self.shared.get(id(message)) or _pickled(messages.packed(message))
+        if id(message) in self.shared:
+            self.shared[id(message)] = content
+        return content
+
+    def _receive(self, pipe: Connection, job: ClientJob) -> ClientResult:
+        try:
+            answer = pickle.loads(pipe.recv_bytes())
+        except (EOFError, OSError):
+            raise self._dead(pipe, job) from None
+        if isinstance(answer, RunFailed):
+            raise answer
+        assert isinstance(answer, ClientResult)
+        return replace(
+            answer, reply=messages.unpacked(answer.reply), state=messages.unpacked(answer.state)
+        )
+
+    def _dead(self, pipe: Connection, job: ClientJob) -> RunFailed:
+        process = self.workers[pipe]
+        process.join(5)
+        code = process.exitcode
+        reason = "out of memory?" if code == -signal.SIGKILL else f"exit code {code}"
+        return RunFailed(
+            f"a worker process died ({reason}) in round {job.round + 1}, client {job.client}, {job.stage}(); "
+            "the same command resumes, --workers 1 needs least memory"
+        )
+
+    def close(self) -> None:
+        """Stop the workers."""
+        for pipe in self.workers:
+            pipe.close()
+        for process in self.workers.values():
+            process.join(1)  # an idle worker leaves at once, one at work need not finish
+            process.kill()
+            process.join()
+
+
+@contextmanager
+def deaf_to_ctrl_c() -> Iterator[None]:
+    """A process that is started inside never hears Ctrl-C: it is for the parent, which saves and hangs up."""
+    if (
+        threading.current_thread() is not threading.main_thread()
+    ):  # where signals cannot be set, and do not arrive
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _pickled(value: Any) -> bytes:
+    return pickle.dumps(value, protocol=5)
+
+
+def _worker(pipe: Connection, setup: Setup) -> None:
+    """Serve jobs until the other side hangs up."""
+    torch.set_num_threads(1)
+    site = ClientWorker(setup)
+    while True:
+        try:
+            job: ClientJob = pickle.loads(pipe.recv_bytes())
+            message = messages.unpacked(pickle.loads(pipe.recv_bytes()))
+        except (EOFError, OSError):
+            return
+        try:
+            outcome = site.work(replace(job, message=message, state=messages.unpacked(job.state)))
+            answer: Any = replace(
+                outcome, reply=messages.packed(outcome.reply), state=messages.packed(outcome.state)
+            )
+        except RunFailed as failure:
+            answer = failure
+        try:
+            pipe.send_bytes(_pickled(answer))
+        except OSError:
+            return

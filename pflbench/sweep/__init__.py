@@ -1,0 +1,1 @@
+"""Many runs: experiments, scheduling, progress and tuning."""

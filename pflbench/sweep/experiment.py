@@ -1,0 +1,293 @@
+"""Experiments: a short TOML file, a scale and options become the list of runs that a sweep makes.
+
+A file has `title`, `algorithms` ("all" or a list), `seeds` (a number or a list), any setting of a run, `[hparams]`, and
+
+- `[[settings]]`: blocks of settings, one after another; a list in a block means each of its values, several lists
+  their product;
+- `[[variants]]`: the same for hyperparameters (or settings) to vary, each with every block of settings; `label` names
+  one in figures;
+- `[methods.NAME]`: what is different for one method; in a block (`[settings.methods.NAME]`): there only;
+- `include = "NAME"`: another experiment, whose keys hold where this file has none.
+"""
+
+import dataclasses
+import itertools
+import json
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from pflbench import config
+from pflbench.config import Run
+from pflbench.errors import UserError, unknown
+from pflbench.methods import registry
+from pflbench.records.plan import Plan, Planned
+
+SCALES = "scales"  # the file of the tiers, beside the experiments
+KEYS = ("title", "include", "algorithms", "seeds", "hparams", "settings", "variants", "methods")
+SETTINGS = tuple(
+    f.name for f in dataclasses.fields(Run) if f.name not in ("algorithm", "seed", "hparams")
+)
+Table = dict[str, Any]
+
+
+def folder() -> Path:
+    """Where the experiments are that come with pflbench."""
+    here = Path(__file__).parents[1]
+    for place in (here / "experiments", here.parent / "experiments"):  # in the wheel, in a checkout
+        if place.is_dir():
+            return place
+    raise UserError("the experiments are not installed")
+
+
+def names() -> list[str]:
+    """The experiments that come with pflbench."""
+    return sorted(path.stem for path in folder().glob("*.toml") if path.stem != SCALES)
+
+
+def read(name: str, above: tuple[Path, ...] = ()) -> Table:
+    """The table of an experiment, a name or a file, with what it includes; `above` are the files that include it."""
+    path = Path(name) if name.endswith(".toml") else folder() / f"{name}.toml"
+    if not path.suffix == ".toml" or (not name.endswith(".toml") and name not in names()):
+        raise unknown("experiment", name, [*names(), "FILE.toml"])
+    here = path.resolve()
+    if here in above:
+        raise UserError(f"{path} includes itself, by way of {', '.join(one.name for one in above)}")
+    table = _toml(path)
+    base = table.pop("include", None)
+    if base is not None:
+        beside = path.parent / f"{base}.toml"
+        own = (
+            beside.is_file() and beside.resolve() != here
+        )  # a file may include ours of its own name
+        table = {**read(str(beside) if own else str(base), (*above, here)), **table}
+    return table
+
+
+def overridden(table: Mapping[str, Any], given: Mapping[str, Any]) -> Table:
+    """A table in which what is given holds everywhere, also in blocks; hyperparameters are added to those there."""
+    new = {**table, **given}
+    for key in ("settings", "variants"):
+        if key in table and key not in given:
+            new[key] = [_without(block, given) for block in _tables(table, key)]
+    new["hparams"] = {**_table(table, "hparams"), **_table(given, "hparams")}
+    methods = _table(table, "methods")
+    for name, values in _table(given, "methods").items():
+        there = _table(methods, name)
+        methods = {
+            **methods,
+            name: {**there, **values, "hparams": {**_table(there, "hparams"), **values["hparams"]}},
+        }
+    return {**new, "methods": methods}
+
+
+def _without(block: Table, given: Mapping[str, Any]) -> Table:
+    """A block but for the settings and hyperparameters that are given."""
+    kept = {k: v for k, v in block.items() if k in ("hparams", "methods") or k not in given}
+    if "hparams" in kept:
+        kept["hparams"] = {
+            k: v for k, v in _table(block, "hparams").items() if k not in _table(given, "hparams")
+        }
+    if "methods" in kept:
+        methods, own = _table(block, "methods"), _table(given, "methods")
+        kept["methods"] = {k: _without(_table(methods, k), _table(own, k)) for k in methods}
+    return kept
+
+
+def make(name: str, table: Mapping[str, Any], scale: str = "paper", command: str = "") -> Plan:
+    """The runs that a table describes, at a scale, each of them checked."""
+    for key in table:
+        if key not in KEYS and key not in SETTINGS:
+            raise unknown(f"key of experiment {name}", key, [*KEYS, *SETTINGS])
+    tier = _tier(scale)
+    plugins = [
+        (plugin, registry.name_of(registry.load(plugin)))
+        for plugin in _algorithms(table.get("algorithms"))
+    ]
+    known = [method for _, method in plugins]
+    top = {key: value for key, value in table.items() if key in SETTINGS or key == "hparams"}
+    runs = []
+    for setting, variant in itertools.product(blocks(table, "settings"), blocks(table, "variants")):
+        methods = [_methods(name, layer, known) for layer in (table, setting, variant)]
+        for seed, (plugin, method) in itertools.product(
+            _seeds(table.get("seeds", 1), tier), plugins
+        ):
+            layers = (
+                top,
+                setting,
+                variant,
+                *(own.get(registry.plain(method), {}) for own in methods),
+            )
+            settings = {k: v for layer in layers for k, v in layer.items() if k in SETTINGS}
+            hparams = {k: v for layer in layers for k, v in _table(layer, "hparams").items()}
+            run = config.make(plugin, {**scaled(settings, tier), "seed": seed}, hparams)
+            words = _words([run.dataset, run.partition], setting), _words([], variant)
+            runs.append(Planned(run.id, plugin, *words, config.as_json(run)))
+    full = name if scale == "paper" else f"{name}-{scale}"
+    return Plan(full, str(table.get("title", name)), scale, command, tuple(runs))
+
+
+def scales() -> Table:
+    """The tiers by name: what `--scale` changes, in one place."""
+    return _toml(folder() / f"{SCALES}.toml")
+
+
+def scaled(settings: Mapping[str, Any], tier: Mapping[str, Any]) -> Table:
+    """Settings at a scale: at most its rounds and its samples per client, stand-ins for its data."""
+    new = config.checked(settings)
+    sized = str(new.get("partition", "")).startswith("file:") or new.get("samples_per_client")
+    for name, default in (("rounds", Run.rounds), ("max_samples", None)):
+        if name in tier and not (
+            name == "max_samples" and sized
+        ):  # sizes that are given are what they are
+            asked = new.get(name, default)
+            new[name] = tier[name] if asked is None else min(asked, tier[name])
+    dataset = new.get("dataset", Run.dataset)
+    return {**new, "dataset": tier.get("stand_in", {}).get(dataset, dataset)}
+
+
+def chosen(runs: Iterable[Planned], only: Iterable[str], exclude: Iterable[str]) -> list[Planned]:
+    """The runs that match every `only` and no `exclude`: NAME=VALUE[,VALUE], or methods; with * and ?."""
+    wanted, unwanted = [_condition(text) for text in only], [_condition(text) for text in exclude]
+    return [
+        run
+        for run in runs
+        if all(_matches(run, *condition) for condition in wanted)
+        and not any(_matches(run, *condition) for condition in unwanted)
+    ]
+
+
+def listed(text: str) -> list[str]:
+    """A comma-separated list; the commas inside `synthetic:classes=4,side=16` belong to its item."""
+    items: list[str] = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        if items and ":" in items[-1] and "=" in part and ":" not in part:
+            items[-1] += f",{part}"
+        else:
+            items.append(part)
+    return items
+
+
+def _condition(text: str) -> tuple[str, list[str]]:
+    name, equals, values = text.partition("=")
+    if not equals:
+        return "algorithm", listed(text)
+    known = [*SETTINGS, "algorithm", "seed", "variant"]
+    if name not in known:
+        raise unknown("name in --only or --exclude", name, known)
+    return name, listed(values)
+
+
+def _matches(run: Planned, name: str, patterns: list[str]) -> bool:
+    if name == "algorithm":
+        return any(
+            fnmatchcase(registry.plain(run.config[name]), registry.plain(p)) for p in patterns
+        )
+    value = run.variant if name == "variant" else run.config[name]
+    return any(fnmatchcase(str(value), pattern) for pattern in patterns)
+
+
+def blocks(table: Mapping[str, Any], key: str) -> list[Table]:
+    """The blocks of an axis with every list multiplied out; one empty block where there is none."""
+    given = _tables(table, key)
+    for block in given:
+        _check_keys(f"[[{key}]]", block, "label", "methods")
+    return [product for block in given for product in _multiplied(block)]
+
+
+def _methods(name: str, layer: Mapping[str, Any], known: list[str]) -> dict[str, Table]:
+    """What a file or a block has for single methods, by their plain names."""
+    methods = {
+        registry.plain(method): _table(layer["methods"], method)
+        for method in _table(layer, "methods")
+    }
+    for method, values in methods.items():
+        _check_keys(f"[methods.{method}]", values)
+    if strangers := set(methods) - {registry.plain(method) for method in known}:
+        raise unknown(f"method in [methods] of experiment {name}", min(strangers), known)
+    return methods
+
+
+def _tables(table: Mapping[str, Any], key: str) -> list[Table]:
+    blocks = table.get(key, [{}])
+    if (
+        not isinstance(blocks, list)
+        or not blocks
+        or not all(isinstance(block, dict) for block in blocks)
+    ):
+        raise UserError(f"{key} must be blocks, as in: [[{key}]]")
+    return blocks
+
+
+def _check_keys(where: str, block: Mapping[str, Any], *more: str) -> None:
+    for name, value in block.items():
+        if name not in (*SETTINGS, "hparams", *more):
+            raise unknown(f"key of {where}", name, [*SETTINGS, "hparams", *more])
+        if value == []:
+            raise UserError(f"{name} = [] in {where}: a list needs a value, or there is no run")
+
+
+def _multiplied(block: Table) -> Iterator[Table]:
+    flat: dict[tuple[str, ...], Any] = {
+        (name,): value for name, value in block.items() if name != "hparams"
+    }
+    flat |= {("hparams", name): value for name, value in _table(block, "hparams").items()}
+    choices = [value if isinstance(value, list) else [value] for value in flat.values()]
+    for values in itertools.product(*choices):
+        picked: Table = {}
+        for path, value in zip(flat, values, strict=True):
+            (picked.setdefault("hparams", {}) if len(path) == 2 else picked)[path[-1]] = value
+        yield picked
+
+
+def _words(data: list[str], block: Mapping[str, Any]) -> str:
+    """A block by its label, else by what is in it; a block of settings by its data first."""
+    if "label" in block:
+        return str(block["label"])
+    said = ("hparams", "methods", "dataset", "partition") if data else ("hparams", "methods")
+    flat = {
+        **{name: value for name, value in block.items() if name not in said},
+        **block.get("hparams", {}),
+    }
+    return " ".join([*data, *(f"{name}={value}" for name, value in flat.items())])
+
+
+def _algorithms(given: Any) -> list[str]:
+    asked = ["all"] if given is None else [given] if isinstance(given, str) else given
+    if not isinstance(asked, list) or not asked or not all(isinstance(name, str) for name in asked):
+        raise UserError(f'algorithms = {given!r}: must be "all" or a list of names')
+    return [name for one in asked for name in (registry.names() if one == "all" else [one])]
+
+
+def _seeds(given: Any, tier: Mapping[str, Any]) -> list[int]:
+    whole = given if isinstance(given, list) else [given]
+    if given in (0, []) or not all(type(seed) is int and seed >= 0 for seed in whole):
+        raise UserError(f"seeds = {given!r}: must be a number of seeds or a list of seeds")
+    seeds = given if isinstance(given, list) else list(range(given))
+    return seeds[: tier.get("seeds", len(seeds))]
+
+
+def _tier(scale: str) -> Table:
+    tiers = scales()
+    if scale not in tiers:
+        raise unknown("scale", scale, tiers)
+    tier: Table = tiers[scale]
+    return tier
+
+
+def _table(table: Mapping[str, Any], key: str) -> Table:
+    value = table.get(key, {})
+    if not isinstance(value, dict):
+        raise UserError(f"{key} must be a table, not {json.dumps(value, default=str)}")
+    return value
+
+
+def _toml(path: Path) -> Table:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:  # also of text that is not UTF-8
+        raise UserError(f"{path} is not TOML: {error}") from error

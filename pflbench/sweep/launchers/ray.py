@@ -1,0 +1,105 @@
+"""Runs as tasks of a Ray cluster, local or existing; all its machines see the sweep's folder on a shared file system.
+
+Ray finds room, starts tasks and repeats those whose worker or node died; a repeated task goes on from its checkpoint.
+"""
+
+import os
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+from pflbench.errors import UserError
+from pflbench.sweep.launchers.local import SECONDS_TO_SAVE
+from pflbench.sweep.launchers.task import Task, do, failed
+
+RETRIES = 5  # of a task whose worker or node died
+
+
+class OnRay:
+    """A cluster at `address` (None: a new one on this machine, with room for `jobs`; "auto": the one this machine is
+    part of). A run needs one core, and a part of a GPU where `device` is one.
+    """
+
+    def __init__(
+        self, address: str | None, jobs: int | None, device: str = "cpu", runs_per_gpu: int = 1
+    ) -> None:
+        try:
+            import ray
+        except ImportError as error:
+            raise UserError(
+                "--on ray needs Ray; get it with: pip install 'pflbench[ray]'"
+            ) from error
+        self.ray: Any = ray  # it has no types of its own
+        self.jobs = jobs
+        self.device = device
+        self.gpus = 1 / runs_per_gpu if device.startswith("cuda") else 0
+        self.tasks: dict[Any, Task] = {}
+        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+        try:
+            _reachable(address)
+            if address is None:
+                os.environ.setdefault(
+                    "RAY_worker_niceness", "0"
+                )  # its workers are the machine's job, not its pastime
+                ray.init(num_cpus=jobs, include_dashboard=False, **quiet)
+            else:
+                ray.init(address=address, **quiet)
+        except OSError as error:  # a ConnectionError of Ray's among them
+            raise UserError(
+                f"no Ray cluster at {address!r}: {str(error).partition('.')[0]}"
+            ) from error
+
+    def room(self) -> int:
+        """How many more tasks can be submitted now; nodes may come and go."""
+        resources = self.ray.cluster_resources()
+        room = int(resources.get("CPU", 0))
+        if self.gpus:
+            room = min(room, int(resources.get("GPU", 0) / self.gpus))
+        return min(room, self.jobs or room) - len(self.tasks)
+
+    def submit(self, task: Task) -> None:
+        """Begin a task somewhere."""
+        needs = {"num_cpus": 1, "num_gpus": self.gpus, "max_retries": RETRIES, "name": task.run.id}
+        there = Task(**{**task.__dict__, "device": self.device})
+        self.tasks[self.ray.remote(_do_in).options(**needs).remote(Path.cwd(), there)] = task
+
+    def ended(self, timeout: float) -> dict[str, str | None]:
+        """The tasks that have ended; see `Launcher`."""
+        if not self.tasks:
+            time.sleep(timeout)
+            return {}
+        ready, _ = self.ray.wait(list(self.tasks), num_returns=len(self.tasks), timeout=timeout)
+        answers: dict[str, str | None] = {}
+        for reference in ready:
+            task = self.tasks.pop(reference)
+            try:
+                answers[task.run.id] = self.ray.get(reference)
+            except self.ray.exceptions.RayError as error:
+                reason = f"Ray gave up after {RETRIES} retries: {str(error).strip().partition(chr(10))[0]}"
+                answers[task.run.id] = failed(task, reason)
+        return answers
+
+    def stop(self) -> None:
+        """Let all running tasks save a checkpoint and end."""
+        for reference in self.tasks:
+            self.ray.cancel(reference)  # a Ctrl-C inside the task
+        if self.tasks:
+            self.ray.wait(list(self.tasks), num_returns=len(self.tasks), timeout=SECONDS_TO_SAVE)
+
+    def close(self) -> None:
+        """Leave the cluster; one that was started for this sweep ends."""
+        self.ray.shutdown()
+
+
+def _reachable(address: str | None) -> None:
+    """Knock at HOST:PORT, because Ray itself tries for minutes."""
+    host, _, port = (address or "").rpartition(":")
+    if host and port.isdecimal() and "//" not in host:
+        socket.create_connection((host, int(port)), timeout=10).close()
+
+
+def _do_in(folder: Path, task: Task) -> str | None:
+    """Do a task where relative paths mean what they mean to the user."""
+    os.chdir(folder)
+    return do(task)
