@@ -26,7 +26,7 @@ from pflbench.api import (
     log,
     hparam,
 )
-from pflbench.ops import class_means, cross_entropy_loss, local_sgd, phi, weighted_mean
+from pflbench.ops import class_prototypes, cross_entropy_loss, local_sgd, phi, weighted_mean
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class FedAS(Algorithm):
     def aligned(self, client: Client, message: Message) -> Params:
         """The global base psi, tuned towards the class means m_ic of the client's previous base; with its own head."""
         own: Params = client.state["theta"]
-        means, _ = class_means(self.net(own), client)  # (C, k)
+        means, _ = class_prototypes(self.net(own), client)  # (C, k)
 
         def loss(
             net: Net, x: Tensor, y: Tensor

@@ -114,7 +114,7 @@ class FedCoSR(Algorithm):
 
     def aggregate(self, server: State, replies: Replies) -> State:  # (1) global aggregation
         stale = server.get("omega") if self.hp.stale == "keep" else None
-        omega = ops.pooled_prototypes(
+        omega = ops.aggregate_prototypes(
             replies, "omega", self.task.classes, stale, self.hp.min_clients
         )
         known = {"omega": omega} if len(omega["labels"]) else {}
@@ -186,7 +186,7 @@ class FedCoSR(Algorithm):
 
     def info_nce(self, z: Tensor, y: Tensor, omega: Message) -> tuple[Tensor, Tensor]:
         """Mean of -log softmax(cos(z, w) / tau_CL)_y over the samples whose class has a prototype; and their number."""
-        rows, known = ops.targets(omega, y, self.task.classes)
+        rows, known = ops.prototype_rows(omega, y, self.task.classes)
         each = cross_entropy(cosine(z, omega) / self.hp.temperature, rows, reduction="none") * known
         return each.sum() / known.sum().clamp(min=1), known.sum()
 

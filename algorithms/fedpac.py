@@ -35,9 +35,9 @@ from pflbench.ops import (
     mean_of,
     phi,
     pi,
-    pooled_prototypes,
+    aggregate_prototypes,
 )
-from pflbench.ops import represented, simplex_qp, weighted_mean
+from pflbench.ops import representations, simplex_qp, weighted_mean
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class FedPAC(Algorithm):
 
     def client_update(self, client: Client, message: Message) -> tuple[Message, State]:
         theta, G = {**message["phi"], **message["pi"]}, message["omega"]
-        z = represented(theta, client)  # with the received base
+        z = representations(theta, client)  # with the received base
         H, V = statistics(z, client)
         m = (
             H * client.n / client.counts.clamp(min=1)[:, None]
@@ -112,7 +112,7 @@ class FedPAC(Algorithm):
         return {
             "phi": weighted_mean(replies, "phi"),
             "heads": {**server["heads"], **combined},  # pi_i <- sum_j alpha_ij pi_j
-            "omega": pooled_prototypes(replies, "omega", self.task.classes),
+            "omega": aggregate_prototypes(replies, "omega", self.task.classes),
         }
 
     def personal_model(self, client: Client, message: Message) -> Model:

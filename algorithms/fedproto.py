@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import mse_loss, one_hot
 
 from pflbench.api import Algorithm, Client, Hparams, Message, Model, Net, Replies, State, hparam
-from pflbench.ops import prototypes, cross_entropy, local_sgd, pooled_prototypes
+from pflbench.ops import prototypes, cross_entropy, local_sgd, aggregate_prototypes
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class FedProto(Algorithm):
     ) -> State:  # G[c] = mean over the clients that hold c
         by_count = self.hp.weights == "counts"
         return {
-            "omega": pooled_prototypes(
+            "omega": aggregate_prototypes(
                 replies, "omega", self.task.classes, server["omega"], by_count=by_count
             )
         }

@@ -16,7 +16,7 @@ from pflbench.ops import (
     local_sgd,
     phi,
     pi,
-    represented,
+    representations,
     weighted_mean,
 )
 
@@ -63,7 +63,7 @@ class FedRep(Algorithm):
             return theta
         return head_sgd(
             theta,
-            represented(theta, client),
+            representations(theta, client),
             client,
             replace(self.hp, epochs=epochs),
             stream=stream,

@@ -76,7 +76,7 @@ def local_sgd(
 
 
 @torch.no_grad()
-def represented(theta: Params, client: Client) -> Tensor:
+def representations(theta: Params, client: Client) -> Tensor:
     """z = body(x) of all training samples, in their order."""
     net = client.task.net(theta)
     return torch.cat([net.body(x) for x, _ in client.samples()])
@@ -85,7 +85,7 @@ def represented(theta: Params, client: Client) -> Tensor:
 def head_sgd(
     theta: Params, z: Tensor, client: Client, hp: Hparams, *, stream: str = "head"
 ) -> Params:
-    """local_sgd of the cross entropy over the head alone, where z = `represented(theta, client)`."""
+    """local_sgd of the cross entropy over the head alone, where z = `representations(theta, client)`."""
 
     def of_head(net: Net, z: Tensor, y: Tensor) -> Tensor:
         return cross_entropy(net.head(net.drop(z)), y)
@@ -180,7 +180,7 @@ def mean_of(trees: list[Any], weights: list[Tensor]) -> Any:
 
 
 @torch.no_grad()
-def class_means(net: Net, client: Client, clip: float | None = None) -> tuple[Tensor, Tensor]:
+def class_prototypes(net: Net, client: Client, clip: float | None = None) -> tuple[Tensor, Tensor]:
     """m_ic = (1/n_ic) sum of z = body(x) over the client's samples of class c; and n_ic.
 
     Over all training data, in evaluation mode; `clip` bounds the norm of each z. Returns means (C, k), zero where
@@ -206,22 +206,22 @@ def prototypes(
 
     `means` (m, k), `labels` (m,) int32 and `counts` (m,) int32, for the m classes held: an absent class has no row.
     """
-    means, counts = class_means(net, client, clip)
+    means, counts = class_prototypes(net, client, clip)
     held = (counts >= max(least, 1)).nonzero().flatten()
     return {"means": means[held], "labels": held.to(torch.int32), "counts": counts[held]}
 
 
-def pooled_prototypes(
+def aggregate_prototypes(
     replies: Replies,
     part: str,
     classes: int,
     previous: Mapping[str, Tensor] | None = None,
-    least_clients: int = 1,
+    min_clients: int = 1,
     by_count: bool = True,
 ) -> dict[str, Tensor]:
     """Omega[c] = sum_i n_ic m_ic / sum_i n_ic over the clients that sent class c (or their plain mean).
 
-    Returns `means` and `labels`, in ascending order of label, of the classes that at least `least_clients` sent, and
+    Returns `means` and `labels`, in ascending order of label, of the classes that at least `min_clients` sent, and
     of those that nobody sent but `previous` has. Summed in float64, in ascending order of client id.
     """
     width = next(iter(replies.values()))[part]["means"].shape[1]
@@ -236,7 +236,7 @@ def pooled_prototypes(
         weight[rows] += share
         clients[rows] += 1
     means = (total / weight.clamp(min=1e-300)[:, None]).float()
-    known = (clients >= least_clients) & (clients > 0)
+    known = (clients >= min_clients) & (clients > 0)
     if previous is not None:
         old = previous["labels"].long()
         old, place = old[clients[old] == 0], (clients[old] == 0).nonzero().flatten()
@@ -245,7 +245,7 @@ def pooled_prototypes(
     return {"means": means[labels], "labels": labels.to(torch.int32)}
 
 
-def targets(omega: Mapping[str, Tensor], y: Tensor, classes: int) -> tuple[Tensor, Tensor]:
+def prototype_rows(omega: Mapping[str, Tensor], y: Tensor, classes: int) -> tuple[Tensor, Tensor]:
     """For each label its row in Omega, and whether there is one: (rows (B,), known (B,)); rows is 0 where unknown."""
     place = torch.full((classes,), -1, dtype=torch.int64, device=y.device)
     place[omega["labels"].long()] = torch.arange(len(omega["labels"]), device=y.device)

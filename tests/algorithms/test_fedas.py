@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 
 from pflbench.api import Client, collect_logs
 from pflbench.data.partition import Partition
-from pflbench.ops import class_means, phi, pi
+from pflbench.ops import class_prototypes, phi, pi
 from pflbench.rng import stream
 from pflbench.testing import equal, played, split_by_class, toy
 from pflbench.testing.problem import TOY, TOY_CNN
@@ -172,7 +172,7 @@ def test_alignment_step_descends_the_sum_over_classes_of_mean_squared_distances_
         fedas({"lr": 0.5, "align_lr": 0.1, "align_batch_size": 1000}, split=split), 1
     )
     client, task = federation.client(0), federation.algorithm.task
-    means, _ = class_means(task.net(client.state["theta"]), client)
+    means, _ = class_prototypes(task.net(client.state["theta"]), client)
     net = task.net({**client.state["theta"], **federation.server["phi"]})
     x, y = next(client.samples())
     loss = sum(((net.body(x[y == c]) - means[c]) ** 2).mean() for c in (0, 2, 3))

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn.functional import cosine_similarity, cross_entropy
 
-from pflbench.ops import prototypes, gaussian_epsilon, phi, pooled_prototypes
+from pflbench.ops import prototypes, gaussian_epsilon, phi, aggregate_prototypes
 from pflbench.testing import equal, personal, played, toy
 
 PLAIN = {"dropout": 0.0}
@@ -53,7 +53,7 @@ def test_one_base_for_all_gives_pooled_class_means_and_the_grand_mean():
     federation = toy("fedcosr", PLAIN)
     net = federation.algorithm.task.net(federation.algorithm.task.initial)
     clients = [federation.client(i) for i in range(4)]
-    omega = pooled_prototypes({c.id: {"omega": prototypes(net, c)} for c in clients}, "omega", 4)
+    omega = aggregate_prototypes({c.id: {"omega": prototypes(net, c)} for c in clients}, "omega", 4)
     x, y = (torch.cat(column) for column in zip(*(next(c.samples()) for c in clients), strict=True))
     z = net.body(x).detach()
     for mean, label in zip(omega["means"], omega["labels"], strict=True):

@@ -71,7 +71,7 @@ def test_head_sgd_is_local_sgd_of_the_head_with_the_same_batches_and_dropout(opt
     with collect_logs() as slow_logs:
         slow = ops.local_sgd(ops.cross_entropy_loss, theta, client, hp, part="head", stream="head")
     with collect_logs() as fast_logs:
-        fast = ops.head_sgd(theta, ops.represented(theta, client), client, hp)
+        fast = ops.head_sgd(theta, ops.representations(theta, client), client, hp)
     torch.testing.assert_close(ops.pi(fast), ops.pi(slow))
     assert not any(torch.equal(fast[name], theta[name]) for name in ops.pi(theta))
     assert all(torch.equal(fast[name], theta[name]) for name in ops.phi(theta))
@@ -137,11 +137,11 @@ def test_local_sgd_without_a_batch_returns_what_it_got():
     assert all(torch.equal(trained[name], initial[name]) for name in initial)
 
 
-def test_class_means_and_clipping():
+def test_class_prototypes_and_clipping():
     federation = toy("fedavg")
     client, task = federation.client(0), federation.algorithm.task
     net = task.net(task.initial)
-    means, counts = ops.class_means(net, client)
+    means, counts = ops.class_prototypes(net, client)
     x, y = next(client.samples())
     z = net.body(x).detach()
     for c in range(4):
@@ -152,7 +152,7 @@ def test_class_means_and_clipping():
     clipped = z * (bound / z.norm(dim=1, keepdim=True)).clamp(max=1)
     c = int(counts.argmax())
     torch.testing.assert_close(
-        ops.class_means(net, client, clip=bound)[0][c], clipped[y == c].mean(0)
+        ops.class_prototypes(net, client, clip=bound)[0][c], clipped[y == c].mean(0)
     )
 
 
@@ -169,29 +169,29 @@ def omega(labels, values, counts):
 
 def test_pooled_prototypes_by_hand():
     replies = {0: omega([0, 2], [1.0, 5.0], [1, 4]), 4: omega([0], [4.0], [2])}
-    pooled = ops.pooled_prototypes(replies, "omega", 4)
+    pooled = ops.aggregate_prototypes(replies, "omega", 4)
     assert pooled["labels"].tolist() == [0, 2]
     assert pooled["means"][:, 0].tolist() == [3.0, 5.0]  # (1*1 + 2*4) / 3
-    plain = ops.pooled_prototypes(replies, "omega", 4, by_count=False)
+    plain = ops.aggregate_prototypes(replies, "omega", 4, by_count=False)
     assert plain["means"][:, 0].tolist() == [2.5, 5.0]
-    shared = ops.pooled_prototypes(replies, "omega", 4, least_clients=2)
+    shared = ops.aggregate_prototypes(replies, "omega", 4, min_clients=2)
     assert shared["labels"].tolist() == [0]
 
 
 def test_pooled_prototypes_keep_what_nobody_refreshed():
     previous = omega([1, 2], [7.0, 8.0], [9, 9])["omega"]
     replies = {0: omega([2], [5.0], [4])}
-    pooled = ops.pooled_prototypes(replies, "omega", 4, previous)
+    pooled = ops.aggregate_prototypes(replies, "omega", 4, previous)
     assert pooled["labels"].tolist() == [1, 2]
     assert pooled["means"][:, 0].tolist() == [7.0, 5.0]
-    strict = ops.pooled_prototypes(replies, "omega", 4, previous, least_clients=2)
+    strict = ops.aggregate_prototypes(replies, "omega", 4, previous, min_clients=2)
     assert strict["labels"].tolist() == [
         1
     ]  # class 2 was sent, by too few: its old prototype goes too
 
 
 def test_targets_find_rows_and_say_which_are_known():
-    rows, known = ops.targets(
+    rows, known = ops.prototype_rows(
         omega([1, 3], [0.0, 0.0], [1, 1])["omega"], torch.tensor([3, 0, 1, 2]), 4
     )
     assert known.tolist() == [True, False, True, False]
