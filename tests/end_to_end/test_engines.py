@@ -57,7 +57,7 @@ def plugin(folder: Path, line: str) -> str:
 def test_failure_names_method_round_client_and_stage(tmp_path, workers):
     path = plugin(tmp_path, "raise ValueError('no luck')")
     with pytest.raises(
-        RunFailed, match=r"Broken failed in round 2, client 2, local\(\): ValueError: no luck"
+        RunFailed, match=r"Broken failed in round 2, client 2, client_update\(\): ValueError: no luck"
     ) as caught:
         pflbench.run(path, out=tmp_path / "out", workers=workers, **TOY)
     assert 'raise ValueError("no luck")' in caught.value.details.replace("'", '"')
@@ -66,14 +66,14 @@ def test_failure_names_method_round_client_and_stage(tmp_path, workers):
 @pytest.mark.parametrize("workers", [1, 2])
 def test_reply_that_is_no_tensor_is_told(tmp_path, workers):
     path = plugin(tmp_path, "return {'theta': message['theta'], 'n': 3}, {}")
-    with pytest.raises(RunFailed, match=r"client 2, local\(\): NotATensor: 'n' is a int"):
+    with pytest.raises(RunFailed, match=r"client 2, client_update\(\): NotATensor: 'n' is a int"):
         pflbench.run(path, out=tmp_path / "out", workers=workers, **TOY)
 
 
 def test_death_of_a_worker_is_told_with_its_place(tmp_path):
     path = plugin(tmp_path, "os.kill(os.getpid(), signal.SIGKILL)")
     with pytest.raises(
-        RunFailed, match=r"worker process died \(out of memory\?\) in round 2, client 2, local\(\)"
+        RunFailed, match=r"worker process died \(out of memory\?\) in round 2, client 2, client_update\(\)"
     ):
         pflbench.run(path, out=tmp_path / "out", workers=2, **TOY)
 

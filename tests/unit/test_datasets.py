@@ -491,11 +491,11 @@ def test_pickles_small_and_reopens(root):
 WORKER = """
 import sys
 from pathlib import Path
-from pflbench import data
-data.names()
+from pflbench.data import datasets
+datasets.names()
 print("ready", flush=True)
 sys.stdin.readline()
-made = data.load(sys.argv[1], Path(sys.argv[2]))
+made = datasets.load(sys.argv[1], Path(sys.argv[2]))
 print(made.digest, int(made.x.sum(dtype="int64")), len(made.y))
 """
 
@@ -524,9 +524,9 @@ def test_processes_that_prepare_at_once(root, tmp_path, damaged):
 def test_torchvision_is_imported_when_needed_and_works():
     code = """
 import sys
-import pflbench.data.datasets as data
+from pflbench.data import datasets
 assert "torchvision" not in sys.modules
-data.names()
+datasets.names()
 assert "torchvision" not in sys.modules
 from pflbench.data.torchvision_files import torchvision
 import torch
