@@ -61,7 +61,10 @@ class Hparams:
         16, (1, 1024), "b, samples in a batch; the last, shorter batch is kept"
     )
     epochs: int = hparam(1, (0, 50), "r, passes over the local data in a round")
-    optimizer: str = hparam("sgd", ["sgd", "adam"], "local optimizer, new in every round")
+    optimizer: str = hparam("sgd", ["sgd", "adam"], "local optimizer")
+    keep_optimizer: bool = hparam(
+        False, [False, True], "keep the local optimizer's state between rounds", tune=False
+    )
     dropout: float = hparam(0.0, (0.0, 0.9), "dropout between body and head in local training")
     participation: float = hparam(
         1.0, (0.05, 1.0), "at most this share of the clients takes part in a round"
@@ -117,6 +120,7 @@ class Task:
     dataset: str
     seed: int
     device: torch.device = torch.device("cpu")
+    pretrained: bool = False  # the body of theta^0 comes from a file (`body_weights`)
 
     def net(
         self, theta: Params, dropout: float = 0.0, generator: torch.Generator | None = None
@@ -198,6 +202,7 @@ class Client:
     x: Samples  # (n, channels, height, width) uint8
     y: Tensor  # (n,) int64, on the device
     state: State
+    optimizers: Mapping[str, State] = field(default_factory=dict)  # kept states, by name
 
     @cached_property
     def n(self) -> Tensor:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pflbench import models
+from pflbench import models, optim
 from pflbench.api import (
     LARGE,
     Algorithm,
@@ -30,6 +30,9 @@ from pflbench.data.partition import Partition
 from pflbench.errors import RunFailed, UserError
 from pflbench.methods import registry
 from pflbench.simulation import messages, representations
+
+OPTIMIZERS = "kept optimizers"
+"""The key of a client's stored state that the method does not see: states of its local optimizers, by name."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,8 @@ class Setup:
             head_layers=run.head_layers,
             seed=run.seed,
         )
+        if run.body_weights is not None:
+            initial.update(models.load_body(run.body_weights, initial))
         task = Task(
             skeleton=skeleton,
             initial=initial,
@@ -64,6 +69,7 @@ class Setup:
             dataset=run.dataset,
             seed=run.seed,
             device=device_of(self.device),
+            pretrained=run.body_weights is not None,
         )
         return cls(registry.hparams_type(cls)(**run.hparams), task)
 
@@ -141,10 +147,12 @@ class ClientWorker:
             torch.backends.cudnn.deterministic = True
 
     def client(self, id: int, round: int, state: State) -> Client:
-        """The view that a client function gets."""
+        """The view that a client function gets of a client with this stored state."""
         data, rows = self.setup.data, self.setup.partition.train[id]
         y = torch.from_numpy(np.asarray(data.y[rows])).to(self.task.device)
-        return Client(id, round, self.task, Rows(data.x, rows), y, state)
+        own = {key: value for key, value in state.items() if key != OPTIMIZERS}
+        optimizers = state.get(OPTIMIZERS, {})
+        return Client(id, round, self.task, Rows(data.x, rows), y, own, optimizers)
 
     def work(self, job: ClientJob) -> ClientResult:
         """Do a job; anything that goes wrong names the method, round, client and stage."""
@@ -161,8 +169,11 @@ class ClientWorker:
     def _called(self, job: ClientJob, client: Client, message: Message) -> ClientResult:
         start = time.perf_counter()
         with collect_logs() as logs, collect_notes() as notes:
-            reply, state = getattr(self.algorithm, job.stage)(client, message)
+            with optim.collect_states() as optimizers:
+                reply, state = getattr(self.algorithm, job.stage)(client, message)
             reply, kept = messages.sent(reply), messages.sent(state)
+            if client.optimizers or optimizers:
+                kept[OPTIMIZERS] = messages.sent({**client.optimizers, **optimizers})
             done = time.perf_counter()
             scores, z = {}, None
             if job.score and job.stage == "client_update":
