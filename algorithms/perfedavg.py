@@ -44,6 +44,7 @@ class PerFedAvgHparams(Hparams):
         32, (2, 1024), "b, samples in a batch; half for the inner, half for the outer gradient"
     )
     optimizer: str = hparam("sgd", ["sgd"], "the method is made of gradient steps of its own")
+    keep_optimizer: bool = hparam(False, [False], "its gradient steps have no state", tune=False)
     inner_steps: int = hparam(1, (0, 20), "inner steps before each outer one")
     outer_steps: int | None = hparam(
         None, (1, 1000), "outer steps in a round; none: all batches of the passes"
