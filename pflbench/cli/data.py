@@ -146,4 +146,5 @@ def _divided(
     given = config.checked(settings_of(ctx))
     spec = given.pop("partition", config.Run.partition)
     loaded = datasets.load(name, data_root)
-    return loaded, spec, partition.make(spec, loaded.y, loaded.classes, **given)
+    chosen = partition.Options(**given)
+    return loaded, spec, partition.make(spec, loaded.y, loaded.classes, chosen)

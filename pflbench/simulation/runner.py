@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 
 import torch
@@ -26,23 +27,17 @@ def prepare(
 ) -> Setup:
     """Load data, draw the partition and build the method: every mistake of the user shows here, before any file."""
     loaded = datasets.load(run.dataset, data_root)
-    seed = run.seed if run.partition_seed is None else run.partition_seed
-    options = (
-        "clients",
-        "test_fraction",
-        "min_samples",
-        "samples_per_client",
-        "overlap",
-        "max_samples",
-    )
-    chosen = {
-        name: getattr(run, name)
-        for name in (*options, "data_fraction", "scarce_clients", "validation")
-    }
-    split = partition.make(run.partition, loaded.y, loaded.classes, seed=seed, **chosen)
+    split = partition.make(run.partition, loaded.y, loaded.classes, _partition_options(run))
     setup = Setup(run, plugin or run.algorithm, loaded, split, device)
     setup.algorithm()
     return setup
+
+
+def _partition_options(run: Run) -> partition.Options:
+    """The options of the run's partition: they have the names of its fields, but for the seed."""
+    names = {field.name for field in fields(partition.Options)} - {"seed"}
+    seed = run.seed if run.partition_seed is None else run.partition_seed
+    return partition.Options(seed=seed, **{name: getattr(run, name) for name in names})
 
 
 def execute(
@@ -53,7 +48,6 @@ def execute(
     checkpoint_every: int = 10,
     state_memory: float = 2.0,
     fresh: bool = False,
-    renew: bool = False,
     scale: str | None = None,
     lease: Lease | None = None,
     started: Callable[[int], None] = lambda done: None,
@@ -61,10 +55,9 @@ def execute(
 ) -> RunFolder:
     """Do a run, or the rest of it, and leave its records in `out/<run id>/`; a finished run is left as it is.
 
-    `fresh` forgets what is stored; `renew` does if it is unfinished and of another version of the plugin, so that no
-    run mixes two. `started` is called with the number of rounds that are there already, unless all are. `scale` names
-    the tier of a sweep, for the record; `lease` is its right to do the run. `state_memory` is how many GiB of clients'
-    private states are in memory, the rest being in files; it changes no number.
+    `fresh` forgets what is stored. `started` is called with the number of rounds that are there already, unless all
+    are. `scale` names the tier of a sweep, for the record; `lease` is its right to do the run. `state_memory` is how
+    many GiB of clients' private states are in memory, the rest being in files; it changes no number.
     """
     records = RunFolder(out / setup.run.id, setup.run.id)
     about = provenance.about(setup, workers, scale)
@@ -74,7 +67,7 @@ def execute(
         records.tidy()  # it may have been killed before it could
         return records
     with _claimed(out, setup.run.id, lease) as held, _one_thread():
-        if fresh or (renew and records.outdated(about)):
+        if fresh:
             records.clear()
         records.open(about)
         snapshot = records.restore()

@@ -11,13 +11,17 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from pflbench.data import class_counts, label_skew, partition
+from pflbench.data import class_counts, label_skew, partition, scarcity
 from pflbench.errors import UserError
 from pflbench.records import provenance
 from pflbench.rng import numpy_stream
 from pflbench.testing import TOY, split_by_class, toy
 
 BALANCED = np.arange(1000) % 10
+
+
+def make(spec: str, y: Any, classes: int, **options: Any) -> partition.Partition:
+    return partition.make(spec, y, classes, partition.Options(**options))
 
 
 def everything(made, client):
@@ -59,9 +63,7 @@ labels = st.builds(
 )
 def test_dirichlet_and_iid_divide_all_samples_with_the_minimum(y, spec, clients, minimum, seed):
     assume(clients * minimum <= len(y))
-    made = partition.make(
-        spec, y, int(y.max()) + 1, clients=clients, seed=seed, min_samples=minimum
-    )
+    made = make(spec, y, int(y.max()) + 1, clients=clients, seed=seed, min_samples=minimum)
     assert len(made.train) == len(made.test) == clients
     assert_covers(made, len(y))
     assert min(sizes(made)) >= minimum
@@ -83,9 +85,7 @@ def test_pathological_has_exact_class_counts_and_balanced_holders(
 ):
     assume(per_client <= classes <= clients * per_client)
     y = np.arange(classes * each) % classes
-    made = partition.make(
-        f"path:{per_client}", y, classes, clients=clients, seed=seed, min_samples=1
-    )
+    made = make(f"path:{per_client}", y, classes, clients=clients, seed=seed, min_samples=1)
     assert_covers(made, len(y))
     sets = label_sets(made, y)
     assert {len(labels) for labels in sets} == {per_client}
@@ -99,14 +99,12 @@ def test_pathological_has_exact_class_counts_and_balanced_holders(
 
 def test_pathological_label_sets_are_not_a_few_repeated_groups():
     for seed in range(5):
-        made = partition.make("path:2", BALANCED, 10, clients=20, seed=seed)
+        made = make("path:2", BALANCED, 10, clients=20, seed=seed)
         assert len(set(label_sets(made, BALANCED))) >= 12
     pairs = {
         pair
         for seed in range(40)
-        for pair in label_sets(
-            partition.make("path:2", BALANCED, 10, clients=20, seed=seed), BALANCED
-        )
+        for pair in label_sets(make("path:2", BALANCED, 10, clients=20, seed=seed), BALANCED)
     }
     assert len(pairs) == 45  # all pairs of 10 classes occur
 
@@ -114,22 +112,22 @@ def test_pathological_label_sets_are_not_a_few_repeated_groups():
 def test_pathological_extra_holders_go_to_the_largest_classes():
     y = np.repeat([0, 1, 2], [30, 3, 3])
     for seed in range(10):
-        made = partition.make("path:1", y, 3, clients=10, seed=seed, min_samples=1)
+        made = make("path:1", y, 3, clients=10, seed=seed, min_samples=1)
         assert sorted(map(sorted, label_sets(made, y))) == [[0]] * 4 + [[1]] * 3 + [[2]] * 3
 
 
 def test_iid_sizes_and_split_by_hand():
-    made = partition.make("iid", np.zeros(43, dtype=np.int64), 1, clients=4)
+    made = make("iid", np.zeros(43, dtype=np.int64), 1, clients=4)
     assert sorted(sizes(made)) == [10, 11, 11, 11]
     # round(0.25 * 10) = 2 (half to even), round(0.25 * 11) = 3
     assert sorted(len(test) for test in made.test) == [2, 3, 3, 3]
 
 
 def test_one_and_two_samples_split():
-    one = partition.make("iid", np.zeros(1, dtype=np.int64), 1, clients=1, min_samples=1)
+    one = make("iid", np.zeros(1, dtype=np.int64), 1, clients=1, min_samples=1)
     assert [one.train[0].tolist(), one.test[0].tolist()] == [[0], []]
     for fraction in (0.01, 0.99):
-        two = partition.make(
+        two = make(
             "iid", np.zeros(2, dtype=np.int64), 1, clients=1, min_samples=1, test_fraction=fraction
         )
         assert len(two.train[0]) == len(two.test[0]) == 1
@@ -168,17 +166,17 @@ def test_dirichlet_that_underflows_goes_evenly_to_clients_that_are_not_full():
 
 def test_dirichlet_limits():
     y = np.arange(10_000) % 10
-    even = partition.make("dir:1e6", y, 10, clients=5)
+    even = make("dir:1e6", y, 10, clients=5)
     table = [np.bincount(y[everything(even, i)], minlength=10) for i in range(5)]
     assert np.ptp(table) <= 20
     largest = []  # mean share of a client's largest class: 1 / 10 when even, 1 when a client has one class
     for beta in (0.01, 0.3, 10):
-        made = partition.make(f"dir:{beta}", y, 10, clients=20)
+        made = make(f"dir:{beta}", y, 10, clients=20)
         tables = [np.bincount(y[everything(made, i)]) for i in range(20)]
         largest.append(np.mean([table.max() / table.sum() for table in tables]))
     assert largest[0] > largest[1] + 0.1 > largest[2] + 0.2
     for extreme in ("1e-300", "1.7e308"):
-        assert_covers(partition.make(f"dir:{extreme}", y, 10, clients=5), len(y))
+        assert_covers(make(f"dir:{extreme}", y, 10, clients=5), len(y))
 
 
 def test_repair_takes_from_the_largest_client():
@@ -210,7 +208,7 @@ def test_pathological_repair_keeps_label_sets_on_unbalanced_classes(seed, client
     y = np.repeat(np.arange(6), rng.integers(15, 200, 6))
     assume(clients * 3 >= 6)
     try:
-        made = partition.make("path:3", y, 6, clients=clients, seed=seed, min_samples=minimum)
+        made = make("path:3", y, 6, clients=clients, seed=seed, min_samples=minimum)
     except UserError as error:
         assert "no other holder can spare one" in str(error)  # noqa: PT017
         return
@@ -221,18 +219,18 @@ def test_pathological_repair_keeps_label_sets_on_unbalanced_classes(seed, client
 
 @pytest.mark.parametrize("spec", ["dir:0.1", "path:2", "iid"])
 def test_deterministic_and_seeded(spec):
-    made = partition.make(spec, BALANCED, 10, seed=3)
-    again = partition.make(spec, BALANCED, 10, seed=3)
+    made = make(spec, BALANCED, 10, seed=3)
+    again = make(spec, BALANCED, 10, seed=3)
     assert made.digest == again.digest
     assert all(np.array_equal(a, b) for a, b in zip(made.train, again.train, strict=True))
-    assert len({partition.make(spec, BALANCED, 10, seed=seed).digest for seed in range(5)}) == 5
+    assert len({make(spec, BALANCED, 10, seed=seed).digest for seed in range(5)}) == 5
 
 
 def test_stored_digest():
     """The partition of a seed must not change between versions: results refer to it."""
-    assert partition.make("dir:0.1", BALANCED, 10).digest == "1a86ee7b3a9fd255"
-    assert partition.make("path:2", BALANCED, 10, data_fraction=0.5).digest == "3f0b7cf960453fbe"
-    assert partition.make("dir:0.1", BALANCED, 10, validation=0.2).digest == "68bc94f162cec660"
+    assert make("dir:0.1", BALANCED, 10).digest == "1a86ee7b3a9fd255"
+    assert make("path:2", BALANCED, 10, data_fraction=0.5).digest == "3f0b7cf960453fbe"
+    assert make("dir:0.1", BALANCED, 10, validation=0.2).digest == "68bc94f162cec660"
 
 
 def test_digest_sees_the_boundaries():
@@ -262,23 +260,23 @@ def test_keep_by_hand():
     y = np.repeat([0, 1, 2], [50, 30, 20])
     train = np.arange(100)
     for keep, counts in {0.1: [5, 3, 2], 0.5: [25, 15, 10], 0.2: [10, 6, 4]}.items():
-        kept = partition._chosen(train, y, round(keep * 100), numpy_stream("test"))
+        kept = scarcity.choose(train, y, round(keep * 100), numpy_stream("test"))
         assert np.bincount(y[kept]).tolist() == counts
-    made = partition.make("iid", y, 3, clients=2, data_fraction=0.001)
+    made = make("iid", y, 3, clients=2, data_fraction=0.001)
     assert [len(rows) for rows in made.train] == [1, 1]
 
 
 def test_quota_has_no_alabama_paradox():
     # 6 : 6 : 2 of 10 is 4.29, 4.29, 1.43, so the third gets the rest; of 11 it is 4.71, 4.71, 1.57, and it loses it
     have = np.array([6, 6, 2])
-    assert partition._largest_remainder(have, 10).tolist() == [4, 4, 2]
-    assert partition._largest_remainder(have, 11).tolist() == [5, 5, 1]
-    totals = [partition._quota(have, total) for total in range(15)]
+    assert partition.largest_remainder(have, 10).tolist() == [4, 4, 2]
+    assert partition.largest_remainder(have, 11).tolist() == [5, 5, 1]
+    totals = [scarcity.quota(have, total) for total in range(15)]
     assert all((b >= a).all() and b.sum() == a.sum() + 1 for a, b in pairwise(totals))
     assert totals[14].tolist() == [6, 6, 2]
     y = np.repeat([0, 1, 2], have)
     ten, eleven = (
-        partition._chosen(np.arange(14), y, total, numpy_stream("test")) for total in (10, 11)
+        scarcity.choose(np.arange(14), y, total, numpy_stream("test")) for total in (10, 11)
     )
     assert (len(ten), len(eleven)) == (10, 11)
     assert set(ten) < set(eleven)
@@ -295,9 +293,9 @@ def test_keep_is_nested_proportional_and_leaves_the_test_part(y, spec, fractions
     low, high = sorted(fractions)
     options = {"clients": 2, "seed": seed, "min_samples": 5}
     classes = int(y.max()) + 1
-    whole = partition.make(spec, y, classes, **options)
-    small = partition.make(spec, y, classes, data_fraction=low, **options)
-    large = partition.make(spec, y, classes, data_fraction=high, **options)
+    whole = make(spec, y, classes, **options)
+    small = make(spec, y, classes, data_fraction=low, **options)
+    large = make(spec, y, classes, data_fraction=high, **options)
     for i in range(2):
         assert set(small.train[i]) <= set(large.train[i]) <= set(whole.train[i])
         assert np.array_equal(small.test[i], whole.test[i])
@@ -309,9 +307,9 @@ def test_keep_is_nested_proportional_and_leaves_the_test_part(y, spec, fractions
 
 
 def test_keep_last_changes_the_last_clients_only():
-    whole = partition.make("iid", BALANCED, 10, clients=5)
-    made = partition.make("iid", BALANCED, 10, clients=5, data_fraction=0.1, scarce_clients=2)
-    everyone = partition.make("iid", BALANCED, 10, clients=5, data_fraction=0.1)
+    whole = make("iid", BALANCED, 10, clients=5)
+    made = make("iid", BALANCED, 10, clients=5, data_fraction=0.1, scarce_clients=2)
+    everyone = make("iid", BALANCED, 10, clients=5, data_fraction=0.1)
     assert [len(train) for train in whole.train] == [150] * 5
     assert [len(train) for train in made.train] == [150, 150, 150, 15, 15]
     assert [len(train) for train in everyone.train] == [15] * 5
@@ -335,9 +333,9 @@ def test_validation_is_a_nested_proportional_piece_of_what_is_kept_for_training(
     low, high = sorted(fractions)
     options = {"clients": 2, "seed": seed, "min_samples": 8, "data_fraction": data_fraction}
     classes = int(y.max()) + 1
-    whole = partition.make(spec, y, classes, **options)
-    small = partition.make(spec, y, classes, validation=low, **options)
-    large = partition.make(spec, y, classes, validation=high, **options)
+    whole = make(spec, y, classes, **options)
+    small = make(spec, y, classes, validation=low, **options)
+    large = make(spec, y, classes, validation=high, **options)
     for i in range(2):
         assert [len(rows) for rows in whole.validation] == [0, 0]
         assert set(small.validation[i]) <= set(large.validation[i])
@@ -362,17 +360,17 @@ def test_validation_by_hand(tmp_path):
     y = np.repeat([0, 1, 2, 0, 1, 0, 0], [50, 30, 20, 20, 1, 2, 1])
     train = np.split(np.arange(124), [100, 121, 123])
     partition.Partition(tuple(train), (np.zeros(0, dtype=np.int64),) * 4).save(tmp_path / "p.npz")
-    made = partition.make(f"file:{tmp_path / 'p.npz'}", y, 3, clients=None, validation=0.2)
+    made = make(f"file:{tmp_path / 'p.npz'}", y, 3, clients=None, validation=0.2)
     assert [np.bincount(y[rows]).tolist() for rows in made.validation] == [[10, 6, 4], [4], [], []]
-    made = partition.make(f"file:{tmp_path / 'p.npz'}", y, 3, clients=None, validation=0.99)
+    made = make(f"file:{tmp_path / 'p.npz'}", y, 3, clients=None, validation=0.99)
     assert [len(rows) for rows in made.train] == [1, 1, 1, 1]
 
 
 def test_samples_per_client_shrinks_in_proportion():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        made = partition.make("path:2", BALANCED, 10, clients=10, samples_per_client=(20, 40))
-    whole = partition.make("path:2", BALANCED, 10, clients=10)
+        made = make("path:2", BALANCED, 10, clients=10, samples_per_client=(20, 40))
+    whole = make("path:2", BALANCED, 10, clients=10)
     assert len(set(sizes(made))) > 1
     for i, size in enumerate(sizes(made)):
         assert 20 <= size <= 40
@@ -385,9 +383,7 @@ def test_samples_per_client_shrinks_in_proportion():
 
 def test_samples_per_client_with_overlap():
     with pytest.warns(UserWarning, match="training and test samples of different clients overlap"):
-        made = partition.make(
-            "path:2", BALANCED, 10, clients=20, samples_per_client=(150, 160), overlap=True
-        )
+        made = make("path:2", BALANCED, 10, clients=20, samples_per_client=(150, 160), overlap=True)
     assert all(150 <= size <= 160 for size in sizes(made))
     for i in range(20):
         own = everything(made, i)
@@ -400,7 +396,7 @@ def test_max_samples_by_hand():
     # client 0 has 6 : 3 : 1 of 10, of 8 that is 4.8, 2.4, 0.8: 4 + 1, 2, 0 + 1; client 1 has 7 and keeps them
     y = np.repeat([0, 1, 2], [6, 3, 1])
     owned = [np.arange(10), np.arange(10, 17)]
-    cut = partition._resize(
+    cut = partition.resize(
         owned, np.concatenate([y, np.zeros(7, dtype=np.int64)]), [8, 7], False, 0
     )
     assert np.bincount(y[cut[0]]).tolist() == [5, 2, 1]
@@ -409,8 +405,8 @@ def test_max_samples_by_hand():
 
 @pytest.mark.parametrize("spec", ["dir:0.1", "path:2", "iid"])
 def test_max_samples_bounds_train_and_test_together(spec):
-    whole = partition.make(spec, BALANCED, 10, clients=12)
-    made = partition.make(spec, BALANCED, 10, clients=12, max_samples=30)
+    whole = make(spec, BALANCED, 10, clients=12)
+    made = make(spec, BALANCED, 10, clients=12, max_samples=30)
     assert sizes(made) == [min(size, 30) for size in sizes(whole)]
     assert {len(test) for test, size in zip(made.test, sizes(made), strict=True) if size == 30} == {
         8
@@ -424,12 +420,12 @@ def test_max_samples_bounds_train_and_test_together(spec):
 
 
 def test_max_samples_that_nobody_has_changes_nothing():
-    assert partition.make("dir:0.1", BALANCED, 10, max_samples=1000).digest == "1a86ee7b3a9fd255"
+    assert make("dir:0.1", BALANCED, 10, max_samples=1000).digest == "1a86ee7b3a9fd255"
 
 
 def test_max_samples_that_all_exceed_is_one_size_for_all():
-    made = partition.make("iid", BALANCED, 10, max_samples=20)
-    assert made.digest == partition.make("iid", BALANCED, 10, samples_per_client=(20, 20)).digest
+    made = make("iid", BALANCED, 10, max_samples=20)
+    assert made.digest == make("iid", BALANCED, 10, samples_per_client=(20, 20)).digest
 
 
 def test_classes_of_clients_by_hand():
@@ -459,7 +455,7 @@ def test_ten_thousand_clients_are_quick():
     y = np.random.default_rng(0).integers(0, 10, 60_000)
     start = time.perf_counter()
     for spec in ("dir:0.1", "path:2"):
-        made = partition.make(spec, y, 10, clients=10_000, min_samples=3)
+        made = make(spec, y, 10, clients=10_000, min_samples=3)
         assert min(sizes(made)) >= 3
         assert class_counts.dense(class_counts.sparse(made.train, y, 10), 10).sum() == sum(
             map(len, made.train)
@@ -468,35 +464,35 @@ def test_ten_thousand_clients_are_quick():
 
 
 def test_file_round_trip(tmp_path):
-    made = partition.make("dir:0.1", BALANCED, 10, clients=7, min_samples=2)
+    made = make("dir:0.1", BALANCED, 10, clients=7, min_samples=2)
     path = tmp_path / "partition.bin"
     made.save(path)
     assert [p.name for p in tmp_path.iterdir()] == ["partition.bin"]
     for clients in (7, None):
-        back = partition.make(f"file:{path}", BALANCED, 10, clients=clients, seed=99)
+        back = make(f"file:{path}", BALANCED, 10, clients=clients, seed=99)
         assert back.digest == made.digest
         assert back.train[0].dtype == np.int64
-    scarce = partition.make(f"file:{path}", BALANCED, 10, clients=None, data_fraction=0.5)
-    direct = partition.make("dir:0.1", BALANCED, 10, clients=7, min_samples=2, data_fraction=0.5)
+    scarce = make(f"file:{path}", BALANCED, 10, clients=None, data_fraction=0.5)
+    direct = make("dir:0.1", BALANCED, 10, clients=7, min_samples=2, data_fraction=0.5)
     assert scarce.digest == direct.digest
 
 
 def test_file_with_a_validation_part(tmp_path):
-    made = partition.make("dir:0.1", BALANCED, 10, clients=7, validation=0.3)
+    made = make("dir:0.1", BALANCED, 10, clients=7, validation=0.3)
     made.save(tmp_path / "p.npz")
     spec = f"file:{tmp_path / 'p.npz'}"
-    assert partition.make(spec, BALANCED, 10, clients=None).digest == made.digest
-    scarce = partition.make(spec, BALANCED, 10, clients=None, data_fraction=0.1)
+    assert make(spec, BALANCED, 10, clients=None).digest == made.digest
+    scarce = make(spec, BALANCED, 10, clients=None, data_fraction=0.1)
     assert scarce.validation[0].tolist() == made.validation[0].tolist()
     with pytest.raises(
         UserError, match="validation cannot be used with a file:PATH that has a validation part"
     ):
-        partition.make(spec, BALANCED, 10, clients=None, validation=0.1)
+        make(spec, BALANCED, 10, clients=None, validation=0.1)
 
 
 def test_save_says_where_it_cannot_write(tmp_path):
     (tmp_path / "file").write_text("")
-    made = partition.make("iid", BALANCED, 10)
+    made = make("iid", BALANCED, 10)
     with pytest.raises(UserError, match="cannot write the partition to"):
         made.save(tmp_path / "file" / "p.npz")
 
@@ -530,7 +526,7 @@ def test_bad_files(tmp_path, arrays, words):
     plain: Any = {name: np.asarray(value) for name, value in arrays.items()}
     np.savez(path, **plain)
     with pytest.raises(UserError, match=words) as caught:
-        partition.make(f"file:{path}", BALANCED, 10, clients=None)
+        make(f"file:{path}", BALANCED, 10, clients=None)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -540,14 +536,14 @@ def test_files_that_are_no_archives(tmp_path, content):
     path = tmp_path / "bad.npz"
     path.write_bytes(content)
     with pytest.raises(UserError, match=r"bad\.npz") as caught:
-        partition.make(f"file:{path}", BALANCED, 10, clients=None)
+        make(f"file:{path}", BALANCED, 10, clients=None)
     assert "\n" not in str(caught.value)
 
 
 def test_file_with_another_number_of_clients(tmp_path):
-    partition.make("iid", BALANCED, 10, clients=4).save(tmp_path / "p.npz")
+    make("iid", BALANCED, 10, clients=4).save(tmp_path / "p.npz")
     with pytest.raises(UserError, match="has 4 clients, and 20 are asked for"):
-        partition.make(f"file:{tmp_path / 'p.npz'}", BALANCED, 10)
+        make(f"file:{tmp_path / 'p.npz'}", BALANCED, 10)
 
 
 BAD_REQUESTS = [
@@ -607,7 +603,7 @@ BAD_REQUESTS = [
 @pytest.mark.parametrize("spec, options, words", BAD_REQUESTS)
 def test_impossible_requests_say_why_in_one_line(spec, options, words):
     with pytest.raises(UserError, match=words) as caught:
-        partition.make(spec, BALANCED, 10, **options)
+        make(spec, BALANCED, 10, **options)
     assert "\n" not in str(caught.value)
 
 
@@ -616,4 +612,4 @@ def test_overlap_cannot_exceed_a_class():
     with pytest.raises(
         UserError, match=r"needs 101 samples of class \d to have 202 samples .* the class has 100"
     ):
-        partition.make("path:2", BALANCED, 10, samples_per_client=(202, 202), overlap=True)
+        make("path:2", BALANCED, 10, samples_per_client=(202, 202), overlap=True)
