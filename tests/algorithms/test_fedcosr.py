@@ -1,4 +1,4 @@
-"""FedCoSR: the identities of shared prototypes and of the blended base."""
+"""FedCoSR: the identities of shared prototypes and of the blended body."""
 
 import dataclasses
 import math
@@ -7,8 +7,13 @@ import pytest
 import torch
 from torch.nn.functional import cosine_similarity, cross_entropy
 
-from pflbench.ops import prototypes, gaussian_epsilon, phi, aggregate_prototypes
-from pflbench.testing import equal, personal, played, toy
+from pflbench.algorithms.fedcosr import mean_contrast
+from pflbench.ops import aggregate_prototypes, gaussian_epsilon, phi, pi, prototypes
+from pflbench.simulation.client_worker import Setup
+from pflbench.testing import TOY, equal, personal, played, split_by_class, toy
+from pflbench.testing.problem import toy_setup
+from pflbench.testing.subject import Subject
+from pflbench.testing.traffic import measured_bytes_equal_formula
 
 PLAIN = {"dropout": 0.0}
 ADAM = {"lr": 0.003, "optimizer": "adam"}
@@ -22,6 +27,18 @@ def omega_of(classes=4, k=8, seed=0):
 
 def z_of(n=12, k=8, seed=1):
     return torch.rand(n, k, generator=torch.Generator().manual_seed(seed)), torch.arange(n) % 4
+
+
+def trained_once(client):
+    """The client, as if it had trained in a round without prototypes."""
+    return dataclasses.replace(client, state={**client.state, "rounds": torch.tensor(1)})
+
+
+def tau_at(federation, loss):
+    """tau of a client whose last contrastive loss was this."""
+    state = {**federation.algorithm.init_client(), "L": torch.tensor(loss)}
+    client = dataclasses.replace(federation.client(0), state=state)
+    return float(federation.algorithm.tau(client, omega_of()))
 
 
 def test_alpha_0_and_tau_0_is_fedper_with_adam():
@@ -49,7 +66,7 @@ def test_without_separation_alpha_0_and_tau_0_is_fedavg_with_adam():
     assert equal(ours.server["theta"], fedavg.server["theta"])
 
 
-def test_one_base_for_all_gives_pooled_class_means_and_the_grand_mean():
+def test_one_body_for_all_gives_pooled_class_means_and_the_grand_mean():
     federation = toy("fedcosr", PLAIN)
     net = federation.algorithm.task.net(federation.algorithm.task.initial)
     clients = [federation.client(i) for i in range(4)]
@@ -63,7 +80,7 @@ def test_one_base_for_all_gives_pooled_class_means_and_the_grand_mean():
     torch.testing.assert_close(grand, z.mean(0))
 
 
-def test_equal_centroids_give_log_k_no_gradient_and_tau_k_to_minus_gamma():
+def test_equal_prototypes_give_log_k_no_gradient_and_tau_k_to_minus_gamma():
     federation = toy("fedcosr", PLAIN)
     omega = omega_of()
     omega["means"][:] = omega["means"][0]
@@ -74,8 +91,8 @@ def test_equal_centroids_give_log_k_no_gradient_and_tau_k_to_minus_gamma():
     assert known == 12
     torch.testing.assert_close(value.item(), math.log(4))
     assert z.grad.abs().max() < 1e-6
-    client = federation.client(0)
-    tau = federation.algorithm.tau(client, {"omega": omega})
+    trained = trained_once(federation.client(0))
+    tau = federation.algorithm.tau(trained, omega)
     torch.testing.assert_close(tau.item(), 4**-0.8)
 
 
@@ -103,7 +120,7 @@ def test_info_nce_ignores_positive_scale_and_common_rotation_and_keeps_its_bound
     )
 
 
-def test_info_nce_reaches_neither_the_head_nor_the_centroids():
+def test_info_nce_reaches_neither_the_head_nor_the_prototypes():
     federation = toy("fedcosr", {**PLAIN, "use_ce": False})
     algorithm, client = federation.algorithm, federation.client(0)
     omega = omega_of()
@@ -117,26 +134,22 @@ def test_info_nce_reaches_neither_the_head_nor_the_centroids():
     assert not omega["means"].requires_grad
 
 
-def test_blended_base_lies_tau_of_the_way_and_tau_falls_with_the_loss():
+def test_blended_body_lies_tau_of_the_way_and_tau_falls_with_the_loss():
     federation = played(toy("fedcosr", {**PLAIN, "lr": 0.01}), 2)
     algorithm, client = federation.algorithm, federation.client(1)
     message = algorithm.download(federation.server, (1,))[1]
-    tau = algorithm.tau(client, message)
-    blend, own = phi(algorithm.merged(client, message, tau)), phi(client.state["theta"])
+    tau = algorithm.tau(client, message["omega"])
+    blend = phi(algorithm.local_aggregation(client, message, tau))
+    own = phi(client.state["theta"])
     for name in own:
         far = (own[name] - message["phi"][name]).norm()
         torch.testing.assert_close(
             (blend[name] - message["phi"][name]).norm(), tau * far, rtol=1e-3, atol=1e-6
         )
 
-    def tau_at(loss: float) -> float:
-        return float(
-            algorithm.tau(dataclasses.replace(client, state={"L": torch.tensor(loss)}), message)
-        )
-
-    assert tau_at(0.0) == 1.0
-    assert tau_at(0.5) > tau_at(1.0) > tau_at(3.0) > 0.0
-    torch.testing.assert_close(tau_at(1.0), math.exp(-0.8))
+    assert tau_at(federation, 0.0) == 1.0
+    assert tau_at(federation, 0.5) > tau_at(federation, 1.0) > tau_at(federation, 3.0) > 0.0
+    torch.testing.assert_close(tau_at(federation, 1.0), math.exp(-0.8))
 
 
 @pytest.mark.parametrize(
@@ -195,7 +208,7 @@ def test_dropout_acts_and_representations_are_taken_before_it():
     assert torch.equal(sent["means"], again["means"])
 
 
-def test_class_without_centroid_is_not_counted_and_a_lone_centroid_gives_no_loss():
+def test_class_without_prototype_is_not_counted_and_a_lone_prototype_gives_no_loss():
     algorithm = toy("fedcosr").algorithm
     omega, (z, y) = omega_of(), z_of()
     some = {name: rows[1:3] for name, rows in omega.items()}  # classes 1 and 2
@@ -204,9 +217,9 @@ def test_class_without_centroid_is_not_counted_and_a_lone_centroid_gives_no_loss
     assert known == held.sum()
     torch.testing.assert_close(value, algorithm.info_nce(z[held], y[held], some)[0])
     alone = {name: rows[:1] for name, rows in omega.items()}
-    assert algorithm.mean_contrast([algorithm.info_nce(z, y, alone)], alone) is None
+    assert mean_contrast([algorithm.info_nce(z, y, alone)], alone) is None
     none = algorithm.info_nce(z[y == 0], y[y == 0], some)
-    assert algorithm.mean_contrast([none], some) is None
+    assert mean_contrast([none], some) is None
 
 
 def test_contrastive_loss_that_drives_tau_is_the_mean_over_the_epochs_samples():
@@ -221,14 +234,14 @@ def test_contrastive_loss_that_drives_tau_is_the_mean_over_the_epochs_samples():
     torch.testing.assert_close(state["L"], expected)
 
 
-def test_without_cross_entropy_nearest_centroid_is_scored_too():
+def test_without_cross_entropy_the_nearest_prototype_is_evaluated_too():
     federation = toy("fedcosr", {"use_ce": False})
     federation.start()
     played(federation, 2)
     assert set(federation.evaluation()["accuracy"]) == {"pre", "post", "prototype"}
 
 
-def test_stale_centroids_are_kept_or_dropped():
+def test_stale_prototypes_are_kept_or_dropped():
     sent = {
         "means": torch.ones(1, 8),
         "labels": torch.tensor([2]),
@@ -243,27 +256,116 @@ def test_stale_centroids_are_kept_or_dropped():
         assert torch.equal(omega["means"][-1], torch.ones(8))
 
 
-def test_announced_classes_keep_rare_centroids_on_the_client():
-    federation = toy(
-        "fedcosr", {"min_clients": 2, "announce_first": True}, partition="path:2", clients=4
-    )
-    federation.step()
-    held = torch.stack([federation.client(i).counts > 0 for i in range(4)]).sum(0)
-    assert federation.server["omega"]["labels"].tolist() == [c for c in range(4) if held[c] >= 2]
-    rare = toy("fedcosr", {"min_samples": 1000})
-    reply, _ = rare.algorithm.client_update(rare.client(0), rare.server)
-    assert len(reply["omega"]["labels"]) == 0
+def newcomer(federation):
+    """A client that has not trained yet, and what it is sent: there are prototypes by now."""
+    played(federation, 2)
+    late = next(id for id in range(4) if id not in federation.states)
+    message = federation.algorithm.download(federation.server, (late,))[late]
+    assert "omega" in message
+    assert not equal(message["phi"], phi(federation.algorithm.task.initial))
+    return federation.client(late), message
+
+
+def test_a_late_client_is_evaluated_with_the_global_body_and_the_initial_head():
+    federation = toy("fedcosr", {"participation": 0.25})
+    client, message = newcomer(federation)
+    model = federation.algorithm.personal_model(client, message)
+    assert equal(phi(model), message["phi"])
+    assert equal(pi(model), pi(federation.algorithm.task.initial))
+
+
+def test_a_late_client_starts_its_first_training_from_the_global_body():
+    federation = toy("fedcosr", {"participation": 0.25, "lr": 0.0})
+    federation.server["phi"] = {name: p + 1.0 for name, p in federation.server["phi"].items()}
+    client, message = newcomer(federation)
+    reply, state = federation.algorithm.client_update(client, message)
+    assert equal(reply["phi"], message["phi"])
+    assert state["rounds"] == 1
+    assert federation.algorithm.tau(dataclasses.replace(client, state=state), message["omega"]) > 0
+
+
+def test_after_a_round_without_prototypes_tau_comes_from_a_pass_over_the_data():
+    federation = played(toy("fedcosr", PLAIN), 1)
+    client, omega = federation.client(0), federation.server["omega"]
+    assert "L" not in client.state
+    x, y = next(client.samples())
+    z = federation.algorithm.net(client.state["theta"]).body(x)
+    loss, _ = federation.algorithm.info_nce(z, y, omega)
+    torch.testing.assert_close(federation.algorithm.tau(client, omega), torch.exp(-0.8 * loss))
+
+
+def test_tau_is_clamped_to_0_and_1():
+    linear, exponential = toy("fedcosr", {"tau": "linear"}), toy("fedcosr")
+    assert tau_at(linear, 0.25) == 0.75
+    assert tau_at(linear, 3.0) == 0.0
+    assert tau_at(exponential, -0.01) == 1.0  # a rounding error below 0
+
+
+def test_announced_classes_keep_rare_prototypes_on_the_client():
+    held = [[0, 0, 1, 1], [1, 1, 2, 2], [1, 2, 2, 3]]  # classes 0 and 3: one client each
+    split = split_by_class(TOY["dataset"], held, [[0], [1], [2]])
+    federation = toy("fedcosr", {"min_clients": 2, "announce_first": True}, split)
+    record, _ = federation.step()
+    assert federation.server["omega"]["labels"].tolist() == [1, 2]
+    assert record["bytes"]["up"]["omega"] == (1 + 2 + 2) * (8 + 2) * 4
+
+
+def test_a_client_sends_prototypes_of_allowed_classes_only():
+    federation = toy("fedcosr", {"announce_first": True})
+    client = federation.client(0)
+    held = client.counts.nonzero().flatten().tolist()
+    allowed = torch.ones(4, dtype=torch.int32)
+    allowed[held[0]] = 0
+    message = {**federation.server, "allowed": allowed}
+    reply, _ = federation.algorithm.client_update(client, message)
+    assert reply["omega"]["labels"].tolist() == held[1:]
+
+
+def test_classes_below_min_samples_are_neither_announced_nor_sent():
+    counts = toy("fedcosr").client(0).counts
+    least = int(counts[counts > 0].min()) + 1
+    federation = toy("fedcosr", {"min_samples": least, "announce_first": True})
+    announced, _ = federation.algorithm.announce(federation.client(0), {})
+    assert announced["held"].tolist() == (counts >= least).int().tolist()
+    reply, _ = federation.algorithm.client_update(federation.client(0), federation.server)
+    assert reply["omega"]["labels"].tolist() == (counts >= least).nonzero().flatten().tolist()
+    assert 0 < (counts >= least).sum() < (counts > 0).sum()
+
+
+class Variant(Subject):
+    """FedCoSR with hyperparameters, as the conformance kit takes it."""
+
+    def __init__(self, hparams: dict[str, object]) -> None:
+        super().__init__("fedcosr")
+        self.hparams = hparams
+
+    def setup(self, split=None, **settings) -> Setup:
+        return toy_setup("fedcosr", self.hparams, split, **settings)
+
+
+@pytest.mark.parametrize(
+    "hparams",
+    [
+        {},
+        {"separate": False},
+        {"announce_first": True},
+        {"separate": False, "announce_first": True},
+    ],
+    ids=str,
+)
+def test_what_is_sent_is_what_the_formulas_say(hparams):
+    measured_bytes_equal_formula(Variant(hparams))
 
 
 def test_noise_is_clipped_scaled_and_accounted_for():
     quiet, loud = (
-        toy("fedcosr", {**PLAIN, "dp_sigma": s, "dp_clip_base": 0.5}) for s in (1e-9, 2.0)
+        toy("fedcosr", {**PLAIN, "dp_sigma": s, "dp_clip_body": 0.5}) for s in (1e-9, 2.0)
     )
     base = {}
     for federation in (quiet, loud):
         reply, state = federation.algorithm.client_update(federation.client(0), federation.server)
         base[federation] = torch.cat([p.flatten() for p in reply["phi"].values()])
-        assert state["releases"] == 1
+        assert state["rounds"] == 1
     start = torch.cat([p.flatten() for p in phi(quiet.algorithm.task.initial).values()])
     assert (base[quiet] - start).norm() <= 0.5 * (1 + 1e-4)
     assert abs((base[loud] - base[quiet]).std() / (2 * 0.5 * 2.0) - 1) < 0.1
