@@ -1,6 +1,8 @@
 # make demo | test | lint | check | clean. The first use builds .venv; later uses need no network.
 
 PYTHON ?= $(shell python3.11 -c '' 2>/dev/null && echo python3.11 || echo python3)
+# Exact versions; constraints-lowest.txt has the lowest that are allowed, and /dev/null means the newest.
+CONSTRAINTS ?= constraints.txt
 BIN := .venv/bin
 STAMP := .venv/.installed
 SOURCES := pflbench algorithms benchmarks datasets tests
@@ -18,6 +20,7 @@ test: $(STAMP)
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/codespell
 	$(BIN)/mypy $(SOURCES)
 
 check: lint test
@@ -27,8 +30,8 @@ clean:
 	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The build tools go in first, pinned, so that the editable install needs no isolated build environment.
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml $(CONSTRAINTS)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install -q -c constraints.txt hatchling editables
-	$(BIN)/python -m pip install -q -c constraints.txt --no-build-isolation -e '.[dev,ray,tune]'
+	$(BIN)/python -m pip install -q -c $(CONSTRAINTS) hatchling editables
+	$(BIN)/python -m pip install -q -c $(CONSTRAINTS) --no-build-isolation -e '.[dev,ray,tune]'
 	touch $@
