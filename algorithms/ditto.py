@@ -1,9 +1,10 @@
-"""Ditto (Li et al., "Ditto: fair and robust federated learning through personalization", ICML 2021), Algorithm 1,
-with FedAvg for the global model.
+"""Ditto (Li et al., "Ditto: fair and robust federated learning through personalization", ICML
+2021), Algorithm 1, with FedAvg for the global model.
 
-Down: w. Up: u_i (w after local training), n. Private: v_i, the personal model. Evaluated: v_i after training (post).
-Deviations: both branches make passes over the data, not a few iterations, and each shuffles for itself (option
-`shared_batches`); clients weigh by samples, not equally. The FedCoSR paper's r = 2 is read as one pass for each branch.
+Down: w. Up: u_i (w after local training), n. Private: v_i, the personal model.
+Evaluated: v_i after training (post).
+Deviations: both branches make passes over the data, not a few iterations: by default one each. Each
+shuffles for itself (option `shared_batches`). Clients are weighted by samples, not equally.
 """
 
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from pflbench.ops import cross_entropy_loss, local_sgd, proximal, weighted_mean
 
 @dataclass(frozen=True)
 class DittoHparams(Hparams):
-    epochs: int = hparam(1, (0, 50), "passes of the global branch over the local data in a round")
+    epochs: int = hparam(1, (0, 50), "passes of the global branch over the local data per round")
     personal_epochs: int = hparam(1, (0, 50), "passes of the personal branch")
     lam: float = hparam(
         1.0, (0.0, 10.0), "lambda, pull of the personal model to the global one; eta lam < 2"
@@ -37,20 +38,23 @@ class Ditto(Algorithm):
     def client_update(self, client: Client, message: Message) -> tuple[Message, State]:
         v = self.personal_branch(client, message["theta"])
         u = self.global_branch(client, message["theta"])
-        return {"theta": u, "n": client.n}, {"v": v}
+        reply = {"theta": u, "n": client.n}
+        return reply, {"v": v}
 
     def global_branch(self, client: Client, w: Params) -> Params:
+        """u <- u - eta grad CE(u; b), from u = w."""
         return local_sgd(cross_entropy_loss, w, client, self.hp)
 
-    def personal_branch(
-        self, client: Client, w: Params
-    ) -> Params:  # v <- v - eta (grad CE(v; b) + lam (v - w))
-        loss = proximal(cross_entropy_loss, w, self.hp.lam)  # w as received
+    def personal_branch(self, client: Client, w: Params) -> Params:
+        """v <- v - eta (grad CE(v; b) + lam (v - w)), w being the model received."""
+        loss = proximal(cross_entropy_loss, w, self.hp.lam)
         hp = replace(self.hp, epochs=self.hp.personal_epochs)
         stream = "train" if self.hp.shared_batches else "personal"
-        return local_sgd(loss, client.state["v"], client, hp, stream=stream)
+        v = client.state["v"]
+        return local_sgd(loss, v, client, hp, stream=stream, kept_as="personal")
 
-    def aggregate(self, server: State, replies: Replies) -> State:  # w <- sum_i p_i u_i
+    def aggregate(self, server: State, replies: Replies) -> State:
+        """w <- sum_i p_i u_i."""
         return {"theta": weighted_mean(replies, "theta")}
 
     def personal_model(self, client: Client, message: Message) -> Model:

@@ -1,7 +1,8 @@
-"""FedAvg (McMahan et al., "Communication-efficient learning of deep networks from decentralized data", AISTATS 2017),
-Algorithm 1.
+"""FedAvg (McMahan et al., "Communication-efficient learning of deep networks from decentralized
+data", AISTATS 2017), Algorithm 1.
 
-Down: theta. Up: theta, n. Private: nothing. Evaluated: the new global model on every client's test data (pre).
+Down: theta. Up: theta, n. Private: nothing.
+Evaluated: the new global model on every client's test data (pre).
 Deviations: none.
 """
 
@@ -16,13 +17,14 @@ class FedAvg(Algorithm):
     def costs(self) -> tuple[str, str]:
         return "theta", "theta + 1"
 
-    def client_update(
-        self, client: Client, message: Message
-    ) -> tuple[Message, State]:  # ClientUpdate(k, w)
+    def client_update(self, client: Client, message: Message) -> tuple[Message, State]:
+        """ClientUpdate(k, w) of the box."""
         theta = local_sgd(cross_entropy_loss, message["theta"], client, self.hp)
-        return {"theta": theta, "n": client.n}, {}
+        reply = {"theta": theta, "n": client.n}
+        return reply, {}
 
-    def aggregate(self, server: State, replies: Replies) -> State:  # w <- sum_k (n_k / n) w_k
+    def aggregate(self, server: State, replies: Replies) -> State:
+        """w <- sum_k (n_k / n) w_k."""
         return {"theta": weighted_mean(replies, "theta")}
 
     def personal_model(self, client: Client, message: Message) -> Model:

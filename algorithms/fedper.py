@@ -1,11 +1,20 @@
-"""FedPer (Arivazhagan et al., "Federated learning with personalization layers", 2019), Algorithms 1 and 2.
+"""FedPer (Arivazhagan et al., "Federated learning with personalization layers", arXiv 2019),
+Algorithms 1 and 2.
 
-Down: phi. Up: phi, n. Private: pi_i. Evaluated: the new global base with the client's own head (pre).
+Down: phi. Up: phi, n. Private: pi_i.
+Evaluated: the new global body with the client's own head (pre).
 Deviations: none.
 """
 
 from pflbench.api import Algorithm, Client, Message, Model, Replies, State
-from pflbench.ops import cross_entropy_loss, local_sgd, phi, pi, weighted_mean
+from pflbench.ops import (
+    cross_entropy_loss,
+    join,
+    local_sgd,
+    phi,
+    pi,
+    weighted_mean,
+)
 
 
 class FedPer(Algorithm):
@@ -22,16 +31,17 @@ class FedPer(Algorithm):
         return {"pi": pi(self.task.initial)}
 
     def client_update(self, client: Client, message: Message) -> tuple[Message, State]:
-        theta = local_sgd(
-            cross_entropy_loss, {**message["phi"], **client.state["pi"]}, client, self.hp
-        )
-        return {"phi": phi(theta), "n": client.n}, {"pi": pi(theta)}
+        """Body and head are trained jointly; the body is sent, the head stays."""
+        theta = self.personal_model(client, message)
+        theta = local_sgd(cross_entropy_loss, theta, client, self.hp)
+        reply = {"phi": phi(theta), "n": client.n}
+        return reply, {"pi": pi(theta)}
 
     def aggregate(self, server: State, replies: Replies) -> State:
         return {"phi": weighted_mean(replies, "phi")}
 
     def personal_model(self, client: Client, message: Message) -> Model:
-        return {**message["phi"], **client.state["pi"]}
+        return join(message["phi"], client.state["pi"])
 
     def trained_model(self, client: Client, message: Message, reply: Message) -> Model:
-        return {**reply["phi"], **client.state["pi"]}
+        return join(reply["phi"], client.state["pi"])

@@ -1,8 +1,9 @@
 """FedProx (Li et al., "Federated optimization in heterogeneous networks", MLSys 2020), Algorithm 2.
 
-Down: theta. Up: theta, n. Private: nothing. Evaluated: the new global model on every client's test data (pre).
-Deviations: the local problem is solved as inexactly as `epochs` passes of SGD do it, by every client alike (no
-stragglers with less work); clients are drawn uniformly and averaged by n_k, where the box draws them by n_k and takes
+Down: theta. Up: theta, n. Private: nothing.
+Evaluated: the new global model on every client's test data (pre).
+Deviations: every client solves its local problem by `epochs` passes of SGD; there are no stragglers
+that do less. Clients are drawn uniformly and averaged by n_k; the box draws them by n_k and takes
 their plain mean.
 """
 
@@ -26,11 +27,12 @@ class FedProx(Algorithm):
         return "theta", "theta + 1"
 
     def client_update(self, client: Client, message: Message) -> tuple[Message, State]:
-        h = proximal(
-            cross_entropy_loss, message["theta"], self.hp.mu
-        )  # h(w; w^t) = F(w) + mu/2 ||w - w^t||^2
-        theta = local_sgd(h, message["theta"], client, self.hp)
-        return {"theta": theta, "n": client.n}, {}
+        """w_k = argmin_w h_k(w; w^t), h_k(w; w^t) = F_k(w) + (mu / 2) ||w - w^t||^2, inexactly."""
+        w_t = message["theta"]
+        h = proximal(cross_entropy_loss, w_t, self.hp.mu)
+        theta = local_sgd(h, w_t, client, self.hp)
+        reply = {"theta": theta, "n": client.n}
+        return reply, {}
 
     def aggregate(self, server: State, replies: Replies) -> State:
         return {"theta": weighted_mean(replies, "theta")}

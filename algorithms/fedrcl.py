@@ -1,11 +1,13 @@
-"""FedRCL (Seo et al., "Relaxed contrastive learning for federated learning", CVPR 2024), the relaxed contrastive loss
-at several levels of the network.
+"""FedRCL (Seo et al., "Relaxed contrastive learning for federated learning", CVPR 2024): the
+relaxed contrastive loss at several levels of the network.
 
-Down: theta. Up: theta, n. Private: nothing. Evaluated: the new global model on every client's test data (pre).
-Deviations: by default pairs are mined as in the authors' program (the hardest positive, the two hardest negatives, the
-least similar partner); `pairs` = "all" is the published sum over all pairs as we read it, where a positive competes
-with the negatives only. Clients are averaged by n_i unless `weighting` says otherwise; no weight decay. Levels are the
-outputs of the body's layers that have parameters, before ReLU; ResNet's blocks are taken whole, so after theirs.
+Down: theta. Up: theta, n. Private: nothing.
+Evaluated: the new global model on every client's test data (pre).
+Deviations: by default pairs are mined as in the authors' program: the hardest positive, the two
+hardest negatives, the least similar partner. `pairs` = "all" is the published sum over all pairs as
+we read it, where a positive competes with the negatives only. Clients are averaged by n_i unless
+`weighting` says otherwise. No weight decay. Levels are the outputs of the body's layers that have
+parameters, before ReLU; the blocks of ResNet are taken whole, so after theirs.
 """
 
 from dataclasses import dataclass, replace
@@ -23,19 +25,19 @@ from pflbench.api import (
     Net,
     Replies,
     State,
-    log,
     hparam,
+    log,
 )
 from pflbench.ops import local_sgd, weighted_mean
 
-ABSENT = -1e9  # in place of the cosine of a pair that does not count: its exponential and gradient are exactly 0
+ABSENT = -1e9  # cosine of a pair that does not count: its exponential and gradient are exactly 0
 
 
 @dataclass(frozen=True)
 class FedRCLHparams(Hparams):
     lr: float = hparam(0.1, (1e-4, 1.0), "eta, learning rate of local training")
     lr_decay: float = hparam(
-        1.0, (0.9, 1.0), "factor on the learning rate in every round; the authors' is 0.998"
+        1.0, (0.9, 1.0), "factor on the learning rate per round; the authors' is 0.998"
     )
     clip: float = hparam(10.0, (0.0, 100.0), "bound on the gradient norm; 0: none")
     w_scl: float = hparam(1.0, (0.0, 10.0), "weight of the supervised contrastive loss S")
@@ -61,48 +63,53 @@ class FedRCL(Algorithm):
         return "theta", "theta + 1"
 
     def client_update(self, client: Client, message: Message) -> tuple[Message, State]:
-        def loss(net: Net, x: Tensor, y: Tensor) -> Tensor:  # CE + w_scl S + beta R
-            z, levels = features(net.body, x)
-            s, r = self.terms(levels, y)
-            log(S=s.detach(), R=r.detach())
-            return cross_entropy(net.head(net.drop(z)), y) + self.hp.w_scl * s + self.hp.beta * r
+        lr = self.hp.lr * self.hp.lr_decay**client.round
+        hp = replace(self.hp, lr=lr)
+        theta = local_sgd(self.loss, message["theta"], client, hp, clip=self.hp.clip)
+        reply = {"theta": theta, "n": client.n}
+        return reply, {}
 
-        hp = replace(self.hp, lr=self.hp.lr * self.hp.lr_decay**client.round)
-        theta = local_sgd(loss, message["theta"], client, hp, clip=self.hp.clip)
-        return {"theta": theta, "n": client.n}, {}
+    def loss(self, net: Net, x: Tensor, y: Tensor) -> Tensor:
+        """CE + w_scl S + beta R."""
+        z, levels = features(net.body, x)
+        s, r = self.terms(levels, y)
+        log(S=s.detach(), R=r.detach())
+        ce = cross_entropy(net.head(net.drop(z)), y)
+        return ce + self.hp.w_scl * s + self.hp.beta * r
 
     def terms(self, levels: list[Tensor], y: Tensor) -> tuple[Tensor, Tensor]:
-        """S and R of a batch: means over its samples a, the anchors, and over levels (each (B, width))."""
+        """S and R of a batch: means over its samples, the anchors, and over levels (B, width)."""
         if not levels:  # a body without parameters
-            return torch.zeros((), device=y.device), torch.zeros((), device=y.device)
-        same = y[:, None] == y  # (B, B)
-        partner = same & ~torch.eye(len(y), dtype=torch.bool, device=y.device)
-        cosine = torch.stack(
-            [u @ u.T for u in (normalize(level, eps=1e-8) for level in levels)]
-        )  # s_ab, (L, B, B)
-        return (
-            self.mined(cosine, same, partner)
-            if self.hp.pairs == "mined"
-            else self.all(cosine, same, partner)
-        )
+            zero = torch.zeros((), device=y.device)
+            return zero, zero
+        same = y[:, None] == y  # (B, B), samples of one class
+        itself = torch.eye(len(y), dtype=torch.bool, device=y.device)
+        partner = same & ~itself
+        units = [normalize(level, eps=1e-8) for level in levels]
+        cosine = torch.stack([u @ u.T for u in units])  # (L, B, B)
+        if self.hp.pairs == "mined":
+            return self.mined_pairs(cosine, same, partner)
+        return self.all_pairs(cosine, same, partner)
 
-    def mined(self, cosine: Tensor, same: Tensor, partner: Tensor) -> tuple[Tensor, Tensor]:
-        """Per anchor the least similar positive q, for S and R, and the two most similar negatives h, for S."""
-        q = cosine.masked_fill(~same, 2.0).amin(
-            -1, keepdim=True
-        )  # (L, B, 1); the anchor itself is a positive
-        h = cosine.masked_fill(same, ABSENT).topk(min(2, len(same))).values  # (L, B, 2)
-        r = q.masked_fill(
-            (q < self.hp.lam) | ~partner.any(-1, keepdim=True), ABSENT
-        )  # of an anchor with a partner
-        return self.nce(q, h).mean(), self.nce(1.0, r).mean()
+    def mined_pairs(self, cosine: Tensor, same: Tensor, partner: Tensor) -> tuple[Tensor, Tensor]:
+        """Of each anchor: the least similar positive, and for S the two most similar negatives."""
+        # the anchor itself is a positive: a lone sample of its class has cosine 1
+        positive = cosine.masked_fill(~same, 2.0).amin(-1, keepdim=True)  # (L, B, 1)
+        negatives = cosine.masked_fill(same, ABSENT).topk(min(2, len(same))).values  # (L, B, 2)
+        s = self.nce(positive, negatives)
+        has_partner = partner.any(-1, keepdim=True)
+        too_close = (positive >= self.hp.lam) & has_partner
+        r = self.nce(1.0, positive.masked_fill(~too_close, ABSENT))
+        return s.mean(), r.mean()
 
-    def all(self, cosine: Tensor, same: Tensor, partner: Tensor) -> tuple[Tensor, Tensor]:
-        """Every partner is a positive for S, against all negatives; every close one counts for R."""
-        each = self.nce(cosine, cosine.masked_fill(same, ABSENT)) * partner  # (L, B, B)
-        close = partner & (cosine > self.hp.lam)
+    def all_pairs(self, cosine: Tensor, same: Tensor, partner: Tensor) -> tuple[Tensor, Tensor]:
+        """Every partner is a positive for S, against all negatives; every close one counts in R."""
+        negatives = cosine.masked_fill(same, ABSENT)
+        each = self.nce(cosine, negatives) * partner  # (L, B, B)
         s = each.sum(-1) / partner.sum(-1).clamp(min=1)
-        return s.mean(), self.nce(1.0, cosine.masked_fill(~close, ABSENT)).mean()
+        too_close = partner & (cosine > self.hp.lam)
+        r = self.nce(1.0, cosine.masked_fill(~too_close, ABSENT))
+        return s.mean(), r.mean()
 
     def nce(self, positive: Tensor | float, others: Tensor) -> Tensor:
         """-log(e^{p/tau} / (e^{p/tau} + sum_j e^{o_j/tau})), j along the last dimension."""
@@ -110,12 +117,10 @@ class FedRCL(Algorithm):
         return softplus(torch.logsumexp(others / tau, -1, keepdim=True) - positive / tau)
 
     def aggregate(self, server: State, replies: Replies) -> State:
-        equal = {id: torch.ones(()) for id in replies}
-        return {
-            "theta": weighted_mean(
-                replies, "theta", equal if self.hp.weighting == "uniform" else None
-            )
-        }
+        if self.hp.weighting == "uniform":
+            equal = {id: torch.ones(()) for id in replies}
+            return {"theta": weighted_mean(replies, "theta", equal)}
+        return {"theta": weighted_mean(replies, "theta")}
 
     def personal_model(self, client: Client, message: Message) -> Model:
         return message["theta"]
@@ -125,10 +130,14 @@ class FedRCL(Algorithm):
 
 
 def features(body: nn.Sequential, x: Tensor) -> tuple[Tensor, list[Tensor]]:
-    """z, and the levels: outputs of the layers that have parameters, spatial means (B, channels) of feature maps."""
+    """z, and the levels: outputs of the layers that have parameters.
+
+    Of a feature map its spatial mean (B, channels).
+    """
     levels = []
     for layer in body:
         x = layer(x)
-        if next(layer.parameters(), None) is not None:
+        has_parameters = next(layer.parameters(), None) is not None
+        if has_parameters:
             levels.append(x.mean((2, 3)) if x.dim() == 4 else x)
     return x, levels

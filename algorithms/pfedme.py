@@ -1,9 +1,12 @@
-"""pFedMe (Dinh et al., "Personalized federated learning with Moreau envelopes", NeurIPS 2020), Algorithm 1.
+"""pFedMe (Dinh, Tran and Nguyen, "Personalized federated learning with Moreau envelopes", NeurIPS
+2020), Algorithm 1.
 
-Down: w. Up: w_i, n. Private: theta_i, the personal model, for scoring only. Evaluated: theta_i after training (post).
-Deviations: a round is a pass over the data, not R drawn batches; the inner problem gets K gradient steps, and its
-variable goes on from one batch to the next, as in the public code; clients weigh by samples, not equally. The FedCoSR
-paper's r = 5 "local training epochs" is read as K = 5 (`inner_steps`) in one pass (`epochs`).
+Down: w. Up: w_i, n. Private: theta_i, the personal model, for evaluation only.
+Evaluated: theta_i after training (post).
+Deviations: per round a pass over the data, not R drawn batches. The inner problem gets K gradient
+steps, and its variable goes on from one batch to the next, as in the public code. Clients are
+weighted by samples, not equally. Five "local training epochs" are read as K = 5 (`inner_steps`) in
+one pass (`epochs`).
 """
 
 from collections.abc import Callable
@@ -21,6 +24,7 @@ class pFedMeHparams(Hparams):
         0.01, (1e-4, 1.0), "eta, rate at which w_i follows the personal model; eta lam <= 1"
     )
     optimizer: str = hparam("sgd", ["sgd"], "the method is made of gradient steps of its own")
+    keep_optimizer: bool = hparam(False, [False], "its gradient steps have no state", tune=False)
     lam: float = hparam(10.0, (0.0, 50.0), "lambda, pull of the personal model to w_i")
     inner_steps: int = hparam(5, (1, 50), "K, steps of the personal model on a batch")
     personal_lr: float = hparam(
@@ -45,32 +49,37 @@ class pFedMe(Algorithm):
         return {"theta": self.task.initial}
 
     def client_update(self, client: Client, message: Message) -> tuple[Message, State]:
-        net = client.task.net(
-            message["theta"], self.hp.dropout, client.generator("dropout", "train")
-        ).train()
-        w = v = {name: p.detach() for name, p in net.named_parameters()}
+        dropout = client.generator("dropout", "train")
+        net = self.task.net(message["theta"], self.hp.dropout, dropout).train()
+        w = {name: p.detach() for name, p in net.named_parameters()}
+        v = w
         for x, y in client.batches(self.hp.batch_size, self.hp.epochs):
             w, v = self.step(w, v, gradient(net, x, y))
-        w_i, theta_i = (
-            {**message["theta"], **{name: p.contiguous() for name, p in q.items()}} for q in (w, v)
-        )
-        return {"theta": w_i, "n": client.n}, {"theta": theta_i}
+        w_i = whole(message["theta"], w)
+        theta_i = whole(message["theta"], v)
+        reply = {"theta": w_i, "n": client.n}
+        return reply, {"theta": theta_i}
 
     def step(self, w: Params, v: Params, grad: Gradient) -> tuple[Params, Params]:
-        """One batch. K times v <- v - eta_p (grad(v) + lam (v - w)); then w <- w - eta lam (w - v)."""
-        hp = self.hp
-        for _ in range(hp.inner_steps):
-            g = grad(v)
-            pull = {
-                name: hp.lam * (p - w[name]) + hp.inner_weight_decay * p for name, p in v.items()
-            }
-            v = {name: p.sub(g[name] + pull[name], alpha=hp.personal_lr) for name, p in v.items()}
-        return blend(hp.lr * hp.lam, v, w), v
+        """One batch: K steps of v towards argmin CE(v) + (lam/2) ||v - w||^2; then w follows v."""
+        for _ in range(self.hp.inner_steps):
+            v = self.inner_step(w, v, grad)
+        w = blend(self.hp.lr * self.hp.lam, v, w)  # w <- w - eta lam (w - v)
+        return w, v
 
-    def aggregate(
-        self, server: State, replies: Replies
-    ) -> State:  # w <- (1 - beta) w + beta sum_i p_i w_i
-        return {"theta": blend(self.hp.beta, weighted_mean(replies, "theta"), server["theta"])}
+    def inner_step(self, w: Params, v: Params, grad: Gradient) -> Params:
+        """v <- v - eta_p (grad CE(v; b) + lam (v - w))."""
+        g = grad(v)
+        new = {}
+        for name, p in v.items():
+            pull = self.hp.lam * (p - w[name]) + self.hp.inner_weight_decay * p
+            new[name] = p.sub(g[name] + pull, alpha=self.hp.personal_lr)
+        return new
+
+    def aggregate(self, server: State, replies: Replies) -> State:
+        """w <- (1 - beta) w + beta sum_i p_i w_i."""
+        mean = weighted_mean(replies, "theta")
+        return {"theta": blend(self.hp.beta, mean, server["theta"])}
 
     def personal_model(self, client: Client, message: Message) -> Model:
         return client.state["theta"]
@@ -80,3 +89,9 @@ class pFedMe(Algorithm):
 
     def extra_models(self, client: Client, message: Message) -> dict[str, Model]:
         return {"global": message["theta"]}
+
+
+def whole(theta: Params, trained: Params) -> Params:
+    """theta with its trained parameters in place, in row-major layout; buffers as they were."""
+    contiguous = {name: p.contiguous() for name, p in trained.items()}
+    return {**theta, **contiguous}

@@ -32,7 +32,7 @@ def replies_of(federation, ids=(0, 1, 2, 3)):
     }
 
 
-def test_without_alignment_and_weighed_by_samples_it_is_fedper():
+def test_without_alignment_and_weighted_by_samples_it_is_fedper():
     federation = played(fedas({"lr": 0.05, "epochs": 2, "align_lr": 0.0, "weights": "samples"}), 3)
     fedper = played(toy("fedper", {"lr": 0.05, "epochs": 2}), 3)
     assert equal(federation.server["phi"], fedper.server["phi"])
@@ -105,12 +105,12 @@ def test_degenerate_fisher_traces_fall_back_to_numbers_of_samples_and_say_so(
     given = {id: {**replies[id], "fisher": torch.tensor(fishers[id])} for id in (0, 1)}
     with collect_logs() as logs:
         mean = federation.algorithm.aggregate({}, given)["phi"]
-    assert logs["weighed_by_samples"] == 1
+    assert logs["weighted_by_samples"] == 1
     by_samples = fedas({"weights": "samples"}).algorithm.aggregate({}, replies)["phi"]
     assert equal(mean, by_samples)
     with collect_logs() as logs:
         federation.algorithm.aggregate({}, replies)
-    assert logs["weighed_by_samples"] == 0
+    assert logs["weighted_by_samples"] == 0
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])

@@ -141,7 +141,7 @@ def test_means_collected_while_training_are_those_of_each_batch_before_its_step(
     ):  # step by step, through a client whose data are this batch only
         seen.append((algorithm.net(theta).body(x).detach(), y))
         alone = OneBatch(client.id, 0, client.task, x, y, {"theta": theta})
-        theta = local.local(alone, {})[1]["theta"]
+        theta = local.client_update(alone, {})[1]["theta"]
     z, y = (torch.cat(part) for part in zip(*seen, strict=True))
     for mean, label, count in zip(
         *(reply["omega"][name] for name in ("means", "labels", "counts")), strict=True
