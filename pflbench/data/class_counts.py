@@ -1,4 +1,6 @@
-"""How many samples of each class every client has, as `run.json` carries it; reports need no data to read it."""
+"""How many samples of each class every client has, as `run.json` carries it; reports need no data
+to read it.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,7 +9,9 @@ import numpy as np
 from pflbench.data.label_skew import Ints
 
 Sparse = list[dict[str, int]]
-"""Per client, label (as text, for JSON) -> samples; a class that the client does not have is not there."""
+"""Per client, label (as text, for JSON) -> samples; a class that the client does not have is not
+there.
+"""
 
 
 def sparse(rows: Sequence[Ints], y: Ints, classes: int) -> Sparse:
@@ -32,7 +36,8 @@ def dense(counts: Sequence[Mapping[str, int]], classes: int) -> Ints:
 def majority(
     train: Sequence[Mapping[str, int]], test: Sequence[Mapping[str, int]]
 ) -> list[float | None]:
-    """Accuracy of every client if it always says its most frequent training class (of equal ones the lowest label).
+    """Accuracy of every client if it always says its most frequent training class (of equal ones
+    the lowest label).
 
     What a method must beat to have learnt anything. None for a client without test samples.
     """

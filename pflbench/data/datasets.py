@@ -1,7 +1,9 @@
-"""Data sets: found by name, prepared once, then memory-mapped, so that all worker processes share one copy.
+"""Data sets: found by name, prepared once, then memory-mapped, so that all worker processes share
+one copy.
 
-A prepared folder `<root>/prepared/<name>-<key>/` holds `x.npy`, `y.npy` and `meta.json` (sizes and digest). It is
-written under a temporary name and renamed, so processes that prepare the same data at once cannot see half of it.
+A prepared folder `<root>/prepared/<name>-<key>/` holds `x.npy`, `y.npy` and `meta.json` (sizes and
+digest). It is written under a temporary name and renamed, so processes that prepare the same data
+at once cannot see half of it.
 """
 
 import hashlib
@@ -29,7 +31,9 @@ FORMAT = 1  # of the prepared folder; part of its key
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """A pooled data set (train and test parts together); pickles as the path of its prepared folder."""
+    """A pooled data set (train and test parts together); pickles as the path of its prepared
+    folder.
+    """
 
     name: str  # as the user gave it: "digits", "npz:cifar10-sample.npz"
     title: str  # for tables: "Digits", "cifar10-sample.npz"
@@ -74,7 +78,9 @@ class _Source:
 
 
 def data_root(given: Path | None = None) -> Path:
-    """The folder of all data: the given one, else PFLBENCH_DATA, else `pflbench` in the user's cache folder."""
+    """The folder of all data: the given one, else PFLBENCH_DATA, else `pflbench` in the user's
+    cache folder.
+    """
     if given is None:
         named = os.environ.get("PFLBENCH_DATA")
         cache = os.environ.get("XDG_CACHE_HOME", "")
@@ -109,7 +115,9 @@ def load(spec: str, root: Path | None = None) -> Data:
 
 
 def download(spec: str, root: Path | None = None, progress: Callable[[str], None] = print) -> Data:
-    """Get the data set, compare checksums and counts, and prepare it; nothing is fetched when it is there already."""
+    """Get the data set, compare checksums and counts, and prepare it; nothing is fetched when it is
+    there already.
+    """
     source, folder = _find(spec), data_root(root)
     try:
         return _load(source, folder)
@@ -136,7 +144,9 @@ def download(spec: str, root: Path | None = None, progress: Callable[[str], None
 
 
 def describe(name: str, root: Path | None = None) -> tuple[str, str]:
-    """The title of a data set and whether it is there: "embedded", "yes", "no", or "name:PATH" for a file of yours."""
+    """The title of a data set and whether it is there: "embedded", "yes", "no", or "name:PATH" for
+    a file of yours.
+    """
     source, folder = _find(name), data_root(root)
     if hasattr(source.module, "title"):  # the title of an argument: nothing to look for without one
         return "a file of your own", f"{name}:PATH"
@@ -175,7 +185,9 @@ def _load(source: _Source, root: Path) -> Data:
 def _verify(
     source: _Source, root: Path, x: npt.NDArray[np.uint8], y: npt.NDArray[np.int64]
 ) -> None:
-    """Labels are not negative; a published data set has its published numbers of images and classes."""
+    """Labels are not negative; a published data set has its published numbers of images and
+    classes.
+    """
     if len(y) == 0 or y.min() < 0:
         raise UserError(f"data set {source.spec!r} in {root} is empty or has a negative label")
     images, classes = len(y), int(y.max()) + 1
@@ -206,8 +218,9 @@ def _prepare(
 ) -> Data:
     """Write the folder under a temporary name and rename it.
 
-    Where there is one already, another process was quicker, or it is damaged: its files are then replaced one by one,
-    which several processes may do at once, because all of them write the same bytes.
+    Where there is one already, another process was quicker, or it is damaged: its files are then
+    replaced one by one, which several processes may do at once, because all of them write the same
+    bytes.
     """
     part = folder.with_name(f".{folder.name}-{secrets.token_hex(8)}")
     part.mkdir(parents=True)
@@ -236,7 +249,9 @@ def _prepare(
 
 
 def _open(name: str, title: str, folder: Path) -> Data | None:
-    """The data in a prepared folder; None where the folder is missing, cut short or not what its meta.json says."""
+    """The data in a prepared folder; None where the folder is missing, cut short or not what its
+    meta.json says.
+    """
     try:
         meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
         if any((folder / file).stat().st_size != size for file, size in meta["bytes"].items()):

@@ -1,4 +1,6 @@
-"""How many samples of each class a client has: tables (clients, classes) of Dirichlet and pathological partitions."""
+"""How many samples of each class a client has: tables (clients, classes) of Dirichlet and
+pathological partitions.
+"""
 
 import math
 
@@ -11,10 +13,12 @@ Ints = npt.NDArray[np.int64]
 
 
 def dirichlet(argument: str, sizes: Ints, clients: int, rng: np.random.Generator) -> Ints:
-    """Samples per client and class (clients, classes): class c is divided by p_c ~ Dir(beta, ..., beta).
+    """Samples per client and class (clients, classes): class c is divided by p_c ~ Dir(beta, ...,
+    beta).
 
-    The classes come in random order, and p_c is cut to the clients that have fewer than n / N samples so far; where
-    nothing of it is left (small beta: the rest underflows to zero), those clients share the class evenly.
+    The classes come in random order, and p_c is cut to the clients that have fewer than n / N
+    samples so far; where nothing of it is left (small beta: the rest underflows to zero), those
+    clients share the class evenly.
     """
     try:
         beta = float(argument)
@@ -26,10 +30,10 @@ def dirichlet(argument: str, sizes: Ints, clients: int, rng: np.random.Generator
         )
     counts = np.zeros((clients, len(sizes)), dtype=np.int64)
     for label in rng.permutation(len(sizes)):
-        open_ = counts.sum(axis=1) * clients < sizes.sum()
-        share = rng.dirichlet(np.full(clients, beta)) * open_
+        below_mean = counts.sum(axis=1) * clients < sizes.sum()
+        share = rng.dirichlet(np.full(clients, beta)) * below_mean
         if not share.sum() > 0:
-            share = open_.astype(np.float64)
+            share = below_mean.astype(np.float64)
         cuts = np.rint(np.cumsum(share) / share.sum() * sizes[label]).astype(np.int64)
         cuts[-1] = sizes[label]
         counts[:, label] = np.diff(cuts, prepend=0)
@@ -37,7 +41,9 @@ def dirichlet(argument: str, sizes: Ints, clients: int, rng: np.random.Generator
 
 
 def pathological(argument: str, sizes: Ints, clients: int, rng: np.random.Generator) -> Ints:
-    """Samples per client and class (clients, classes): a fixed number of classes a client, shared evenly by holders."""
+    """Samples per client and class (clients, classes): a fixed number of classes per client, shared
+    evenly by holders.
+    """
     classes = len(sizes)
     if not argument.isdecimal() or not 1 <= int(argument) <= classes:
         raise UserError(
@@ -60,10 +66,12 @@ def pathological(argument: str, sizes: Ints, clients: int, rng: np.random.Genera
 def _label_sets(
     per_client: int, sizes: Ints, clients: int, rng: np.random.Generator
 ) -> npt.NDArray[np.bool_]:
-    """Which client holds which class (clients, classes): rows sum to per_client, columns are equal to within one.
+    """Which client holds which class (clients, classes): rows sum to per_client, columns are equal
+    to within one.
 
-    A client draws its classes with weights = holders still to be found. A class that all remaining clients must hold
-    comes first; then no class ever lacks more holders than clients remain, and nothing has to be drawn again.
+    A client draws its classes with weights = holders still to be found. A class that all remaining
+    clients must hold comes first; then no class ever lacks more holders than clients remain, and
+    nothing has to be drawn again.
     """
     classes = len(sizes)
     if clients * per_client < classes:
@@ -86,10 +94,12 @@ def _label_sets(
 
 
 def repair(counts: Ints, minimum: int, *, fixed: bool) -> None:
-    """Raise, in place, every client to the minimum with samples of the largest clients' largest classes.
+    """Raise, in place, every client to the minimum with samples of the largest clients' largest
+    classes.
 
-    One pass over the clients below it; each step moves a sample or more, and no giver falls below the minimum. With
-    `fixed`, only classes that the client holds move, and the giver keeps one sample of each.
+    One pass over the clients below it; each step moves a sample or more, and no giver falls below
+    the minimum. With `fixed`, only classes that the client holds move, and the giver keeps one
+    sample of each.
     """
     sizes = counts.sum(axis=1)
     for poor in np.flatnonzero(sizes < minimum):

@@ -1,4 +1,6 @@
-"""Reading .npz archives that users hand in: plain arrays only, without pickle, so that a file cannot run code."""
+"""Reading .npz archives that users hand in: plain arrays only, without pickle, so that a file
+cannot run code.
+"""
 
 import zipfile
 import zlib

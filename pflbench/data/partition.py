@@ -1,8 +1,8 @@
 """Which samples every client has: Dirichlet, pathological and IID partitions of a pooled data set.
 
-A partition depends on its spec, its own seed and the labels only. Every client's samples are split into a training and
-a test part at random, without stratification. Scarcity and a validation part, if asked for, are then taken from the
-training part.
+A partition depends on its spec, its own seed and the labels only. Every client's samples are split
+into a training and a test part at random, without stratification. Scarcity and a validation part,
+if asked for, are then taken from the training part.
 """
 
 import functools
@@ -24,7 +24,9 @@ KINDS = {"dir": "dir:BETA", "path": "path:CLASSES", "iid": "iid", "file": "file:
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """Per client, the sorted indices of its training, test and validation samples in the pooled data set."""
+    """Per client, the sorted indices of its training, test and validation samples in the pooled
+    data set.
+    """
 
     train: tuple[Ints, ...]
     test: tuple[Ints, ...]
@@ -59,7 +61,9 @@ class Partition:
 
 @dataclass(frozen=True)
 class Options:
-    """How a partition is drawn. A file is taken as it is: seed, test_fraction and min_samples do not touch it."""
+    """How a partition is drawn. A file is taken as it is: seed, test_fraction and min_samples do
+    not touch it.
+    """
 
     clients: int | None = 20  # None: as many as the file has
     seed: int = 0
@@ -225,7 +229,9 @@ def resize(
 
 
 def largest_remainder(counts: Ints, total: int) -> Ints:
-    """`total` divided in the proportions of `counts`: rounded down, the rest to the largest remainders."""
+    """`total` divided in the proportions of `counts`: rounded down, the rest to the largest
+    remainders.
+    """
     shares, remainders = np.divmod(counts * total, counts.sum())
     shares[np.argsort(-remainders, kind="stable")[: total - shares.sum()]] += 1
     return shares

@@ -19,7 +19,9 @@ from pflbench.errors import UserError
 
 
 def write(path: Path, parts: Mapping[str, Sequence[Ints]]) -> None:
-    """Write the parts (train, test, validation) of all clients; the file appears whole or not at all."""
+    """Write the parts (train, test, validation) of all clients; the file appears whole or not at
+    all.
+    """
     path = Path(path)
     aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     arrays: Any = {

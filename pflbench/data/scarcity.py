@@ -1,4 +1,5 @@
-"""Scarcity: fewer training samples for all clients or the last ones, and a validation part taken from them.
+"""Scarcity: fewer training samples for all clients or the last ones, and a validation part taken
+from them.
 
 Both choose samples in class proportions, and a smaller choice lies within every larger one.
 """
@@ -15,7 +16,9 @@ from pflbench.rng import numpy_stream
 def reduced(
     train: Sequence[Ints], y: Ints, data_fraction: float, scarce_clients: int | None, seed: int
 ) -> tuple[Ints, ...]:
-    """The training parts with `data_fraction` of the samples of all clients, or of the last `scarce_clients`."""
+    """The training parts with `data_fraction` of the samples of all clients, or of the last
+    `scarce_clients`.
+    """
     if not 0 < data_fraction <= 1:
         raise UserError(f"data_fraction must be above 0 and at most 1, not {data_fraction}")
     clients = len(train)
@@ -37,7 +40,8 @@ def reduced(
 def hold_out(
     train: Sequence[Ints], y: Ints, fraction: float, seed: int
 ) -> tuple[tuple[Ints, ...], tuple[Ints, ...]]:
-    """The training parts that are left, and the validation parts: `fraction` of every client's training samples.
+    """The training parts that are left, and the validation parts: `fraction` of every client's
+    training samples.
 
     Rounding leaves rare classes, and at least one sample, for training.
     """
@@ -57,7 +61,9 @@ def hold_out(
 
 
 def choose(rows: Ints, y: Ints, number: int, rng: np.random.Generator) -> Ints:
-    """So many of a client's samples, sorted: of every class the first ones, in an order that is always the same."""
+    """So many of a client's samples, sorted: of every class the first ones, in an order that is
+    always the same.
+    """
     shuffled = rng.permutation(rows)
     labels, group = np.unique(y[shuffled], return_inverse=True)
     group = rng.permutation(len(labels))[group]  # ties between classes are broken at random
@@ -67,10 +73,11 @@ def choose(rows: Ints, y: Ints, number: int, rng: np.random.Generator) -> Ints:
 
 
 def quota(counts: Ints, total: int) -> Ints:
-    """`total` divided in the proportions of `counts` by the quota method of Balinski and Young (1975).
+    """`total` divided in the proportions of `counts` by the quota method of Balinski and Young
+    (1975).
 
-    As with the largest remainder, a class gets its exact share rounded down or up. Unlike there, a larger total never
-    gives a class less (the Alabama paradox), which nested subsets need.
+    As with the largest remainder, a class gets its exact share rounded down or up. Unlike there, a
+    larger total never gives a class less (the Alabama paradox), which nested subsets need.
     """
     shares = np.zeros_like(counts)
     for size in range(1, total + 1):

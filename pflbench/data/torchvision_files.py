@@ -1,9 +1,10 @@
 """torchvision, imported (with torch) when it is first needed, and the reading of its data sets.
 
-With a CPU build of torch, the published build of torchvision cannot load its C++ extension (linked to CUDA),
-and its import then stops with "operator torchvision::nms does not exist": it registers a fake kernel for an operator
-that only the extension declares. Declaring the operators' schemas first is enough for data sets, transforms and models;
-calling the operators themselves still fails, and nothing here does.
+With a CPU build of torch, the published build of torchvision cannot load its C++ extension (linked
+to CUDA), and its import then stops with "operator torchvision::nms does not exist": it registers a
+fake kernel for an operator that only the extension declares. Declaring the operators' schemas first
+is enough for data sets, transforms and models; calling the operators themselves still fails, and
+nothing here does.
 """
 
 import functools
@@ -31,11 +32,15 @@ _declared: list[Any] = []
 
 
 class NotFound(Exception):
-    """The files of a data set are not in the folder, or not all of them, or one has a wrong checksum."""
+    """The files of a data set are not in the folder, or not all of them, or one has a wrong
+    checksum.
+    """
 
 
 def _extension_loads(folder: str) -> bool:
-    """Whether torchvision's own extension, looked up as torchvision does, can be loaded into this process."""
+    """Whether torchvision's own extension, looked up as torchvision does, can be loaded into this
+    process.
+    """
     import torch
 
     details = (importlib.machinery.ExtensionFileLoader, importlib.machinery.EXTENSION_SUFFIXES)
@@ -70,9 +75,11 @@ def torchvision() -> ModuleType:
 
 
 def _unpack(folder: Path) -> None:
-    """Unpack the `.gz` files that somebody put into the folder, where the plain file is not there yet.
+    """Unpack the `.gz` files that somebody put into the folder, where the plain file is not there
+    yet.
 
-    torchvision reads plain idx files only, while the publishers and Linux distributions ship them compressed.
+    torchvision reads plain idx files only, while the publishers and Linux distributions ship them
+    compressed.
     """
     for packed in sorted(folder.glob("*-ubyte.gz")):
         plain = packed.with_suffix("")
@@ -88,7 +95,9 @@ def _unpack(folder: Path) -> None:
 
 
 def pooled(kind: str, root: Path, **options: Any) -> Arrays:
-    """Both parts of torchvision's data set `kind`, train first: x uint8 (n, channels, height, width), y int64 (n,)."""
+    """Both parts of torchvision's data set `kind`, train first: x uint8 (n, channels, height,
+    width), y int64 (n,).
+    """
     make = getattr(torchvision().datasets, kind)
     _unpack(root / kind / "raw")
     try:
@@ -111,7 +120,9 @@ def pooled(kind: str, root: Path, **options: Any) -> Arrays:
 
 
 def fetch(kind: str, root: Path, **options: Any) -> None:
-    """Download torchvision's data set `kind` into the folder; torchvision compares the MD5 sums of what it gets."""
+    """Download torchvision's data set `kind` into the folder; torchvision compares the MD5 sums of
+    what it gets.
+    """
     make = getattr(torchvision().datasets, kind)
     for train in (True, False):
         make(root=str(root), train=train, download=True, **options)

@@ -1,7 +1,9 @@
-"""Private states of clients: in memory up to a budget, the least recently used ones beyond it in files.
+"""Private states of clients: in memory up to a budget, the least recently used ones beyond it in
+files.
 
-`<run folder>/states/CLIENT-ROUND-CHECKSUM.pt` is written to one side and renamed, and never changes. `RunFolder` deletes
-it when no checkpoint needs it any more; the newest checkpoint names every file that is in use.
+`<run folder>/states/CLIENT-ROUND-CHECKSUM.pt` is written to one side and renamed, and never
+changes. `RunFolder` deletes it when no checkpoint needs it any more; the newest checkpoint names
+every file that is in use.
 """
 
 import io
@@ -18,20 +20,18 @@ from pflbench.simulation import messages
 
 
 class ClientStates(MutableMapping[int, State]):
-    """Client -> state; `memory` is how many bytes of tensors stay in memory. ClientStates are replaced, never edited."""
+    """Client -> state; `memory` is how many bytes of tensors stay in memory. States are replaced,
+    never edited.
+    """
 
     def __init__(self, folder: Path, memory: int) -> None:
         self.folder = folder
         self.memory = memory
-        self.round = 0  # which is being played, for the names of files
-        self._near: OrderedDict[int, State] = (
-            OrderedDict()
-        )  # in memory, the least recently used first
+        self.round = 0  # the round that is being played, for the names of files
+        self._near: OrderedDict[int, State] = OrderedDict()  # in memory, least recently used first
         self._bytes = 0  # of these
-        self._files: dict[
-            int, str
-        ] = {}  # of states that are as they were written, in memory or not
-        self._changed: set[int] = set()  # since the last `settle`
+        self._files: dict[int, str] = {}  # of states as they were written, in memory or not
+        self._changed: set[int] = set()  # since the last `write_unchanged`
 
     def __getitem__(self, id: int) -> State:
         if id in self._near:
@@ -68,12 +68,17 @@ class ClientStates(MutableMapping[int, State]):
         return len(self._near.keys() | self._files.keys())
 
     def copy(self) -> dict[int, State | str]:
-        """What a checkpoint holds: for every client its state, or the name of the file that it is in."""
+        """What a checkpoint holds: for every client its state, or the name of the file that it is
+        in.
+        """
         return {**self._near, **self._files}
 
-    def settle(self) -> None:
-        """Write what has not changed since the last call and has no file; it stays in memory. Called after every
-        checkpoint, it leaves to the next one those states that have changed lately, and names of the others.
+    def write_unchanged(self) -> None:
+        """Write the states that have not changed since the last call and have no file; they stay in
+        memory.
+
+        Called after every checkpoint, it leaves to the next one the states that changed lately, and
+        names of the others.
         """
         for id, state in self._near.items():
             if id not in self._files and id not in self._changed and _size(state):
@@ -99,9 +104,7 @@ class ClientStates(MutableMapping[int, State]):
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise run_folder.unwritable(self.folder, error) from error
-        run_folder.write(
-            self.folder / name, content, to_disk=False
-        )  # a checkpoint that names it sees to that
+        run_folder.write(self.folder / name, content, to_disk=False)  # the checkpoint sees to that
         self._files[id] = name
 
     def _read(self, id: int) -> State:

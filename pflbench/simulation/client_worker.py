@@ -1,4 +1,6 @@
-"""Where clients live: builds what a client function sees, runs it, scores its models. One in every worker."""
+"""Where client functions run: builds what they see, runs them, evaluates models. One in every
+process.
+"""
 
 import time
 import traceback
@@ -30,14 +32,19 @@ from pflbench.data.partition import Partition
 from pflbench.errors import RunFailed, UserError
 from pflbench.methods import registry
 from pflbench.simulation import messages, representations
+from pflbench.simulation.representations import Vectors
 
 OPTIMIZERS = "kept optimizers"
-"""The key of a client's stored state that the method does not see: states of its local optimizers, by name."""
+"""The key of a client's stored state that the method does not see: states of its local optimizers,
+by name.
+"""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """All that a worker needs to know of a run; small when pickled (data go by the path of their memory map)."""
+    """All that a worker needs to know of a run; small when pickled (data go by the path of their
+    memory map).
+    """
 
     run: Run
     plugin: str  # what registry.load takes
@@ -86,42 +93,42 @@ def device_of(name: str) -> torch.device:
 
 
 def series_of(split: Partition, name: str) -> list[str]:
-    """The series of models that are scored under a name: on the test and, if there is one, on the validation part."""
+    """The series of accuracies of models under a name: on the test and, if there is one, the
+    validation part.
+    """
     return [name, f"{name}_validation"] if "validation" in split.parts else [name]
 
 
-def counted_on(split: Partition, series: str) -> tuple[Ints, ...]:
-    """The samples of every client that a series is counted on."""
+def evaluated_on(split: Partition, series: str) -> tuple[Ints, ...]:
+    """The samples of every client that the accuracies of a series are of."""
     return split.validation if series.endswith("_validation") else split.test
 
 
 @dataclass(frozen=True)
 class ClientJob:
-    """A piece of work for one client: a client function (`stage`), or the scoring of its personal model."""
+    """Work for one client: a client function (`stage`), or the evaluation of its personal model."""
 
     stage: str
     client: int
     round: int
     message: Message
     state: State
-    score: bool = False  # after `client_update`: evaluate the trained model too
+    evaluate: bool = False  # the trained model too, after `client_update`
 
 
 @dataclass(frozen=True)
 class ClientResult:
-    """What came of a job. Scores are correctly classified samples, by series."""
+    """What came of a job."""
 
     client: int
     reply: Message = field(default_factory=dict)
     state: State = field(default_factory=dict)
     logs: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    scores: dict[str, int] = field(default_factory=dict)
-    represented: representations.Vectors | None = (
-        None  # z of test samples, of the scored model at the end
-    )
-    seconds: float = 0.0  # of the client's own work
-    scoring: float = 0.0  # of evaluation
+    correct: dict[str, int] = field(default_factory=dict)  # series -> samples classified correctly
+    represented: Vectors | None = None  # z of test samples, after the last round
+    seconds: float = 0.0  # of the client function
+    evaluation_seconds: float = 0.0
 
 
 class Rows:
@@ -136,7 +143,7 @@ class Rows:
 
 
 class ClientWorker:
-    """The clients of a run, as far as they need a machine: data, network, scoring."""
+    """Does the jobs of clients: it has the data, a method of its own, and a device."""
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
@@ -155,18 +162,19 @@ class ClientWorker:
         return Client(id, round, self.task, Rows(data.x, rows), y, own, optimizers)
 
     def work(self, job: ClientJob) -> ClientResult:
-        """Do a job; anything that goes wrong names the method, round, client and stage."""
-        with self._named(job):
+        """Do a job on copies of its message and state; a failure names the method, round, client
+        and stage.
+        """
+        with self._naming_failures(job):
             device = self.task.device
             client = self.client(job.client, job.round, messages.sent(job.state, device))
             message = messages.sent(job.message, device)
-            return (
-                self._scored(client, message)
-                if job.stage == "personal_model"
-                else self._called(job, client, message)
-            )
+            if job.stage == "personal_model":
+                return self._evaluate(client, message)
+            return self._call(job, client, message)
 
-    def _called(self, job: ClientJob, client: Client, message: Message) -> ClientResult:
+    def _call(self, job: ClientJob, client: Client, message: Message) -> ClientResult:
+        """Run a client function and, if asked for, evaluate the model that it trained."""
         start = time.perf_counter()
         with collect_logs() as logs, collect_notes() as notes:
             with optim.collect_states() as optimizers:
@@ -174,73 +182,71 @@ class ClientWorker:
             reply, kept = messages.sent(reply), messages.sent(state)
             if client.optimizers or optimizers:
                 kept[OPTIMIZERS] = messages.sent({**client.optimizers, **optimizers})
-            done = time.perf_counter()
-            scores, z = {}, None
-            if job.score and job.stage == "client_update":
+            trained = time.perf_counter()
+            correct: dict[str, int] = {}
+            z = None
+            if job.evaluate and job.stage == "client_update":
+                received = messages.sent(reply, self.task.device)
                 after = replace(client, state=state)
-                model = self.algorithm.trained_model(
-                    after, message, messages.sent(reply, self.task.device)
-                )
+                model = self.algorithm.trained_model(after, message, received)
                 if model is not None:
-                    scores = self._scores("post", model, client.id)
+                    correct = self._correct_by_series("post", model, client.id)
                     z = self._represented("post", model, client.id, job.round + 1)
+        end = time.perf_counter()
         return ClientResult(
-            client.id, reply, kept, logs, notes, scores, z, done - start, time.perf_counter() - done
+            client.id, reply, kept, logs, notes, correct, z, trained - start, end - trained
         )
 
-    def _scored(self, client: Client, message: Message) -> ClientResult:
+    def _evaluate(self, client: Client, message: Message) -> ClientResult:
+        """Evaluate the client's personal model, and the method's extra ones."""
         start = time.perf_counter()
         with collect_logs() as logs, collect_notes() as notes:
-            found = {
-                "pre": self.algorithm.personal_model(client, message),
-                **self.algorithm.extra_models(client, message),
-            }
-            scores = {}
-            for name, model in found.items():
-                scores.update(self._scores(name, model, client.id))
-            z = self._represented("pre", found["pre"], client.id, client.round)
+            personal = self.algorithm.personal_model(client, message)
+            correct = self._correct_by_series("pre", personal, client.id)
+            for name, model in self.algorithm.extra_models(client, message).items():
+                correct.update(self._correct_by_series(name, model, client.id))
+            z = self._represented("pre", personal, client.id, client.round)
         return ClientResult(
             client.id,
             logs=logs,
             notes=notes,
-            scores=scores,
+            correct=correct,
             represented=z,
-            scoring=time.perf_counter() - start,
+            evaluation_seconds=time.perf_counter() - start,
         )
 
-    def _scores(self, name: str, model: Model, id: int) -> dict[str, int]:
+    def _correct_by_series(self, name: str, model: Model, id: int) -> dict[str, int]:
         split = self.setup.partition
         return {
-            series: self._correct(model, counted_on(split, series)[id])
+            series: self._correct(model, evaluated_on(split, series)[id])
             for series in series_of(split, name)
         }
 
     @torch.no_grad()
-    def _correct(self, model: Model, rows: Ints, size: int = LARGE) -> int:
+    def _correct(self, model: Model, rows: Ints) -> int:
+        """How many of these samples the model classifies correctly."""
         data = self.setup.data
-        x, right = Rows(data.x, rows), torch.zeros((), dtype=torch.int64, device=self.task.device)
+        x = Rows(data.x, rows)
         y = torch.from_numpy(np.asarray(data.y[rows])).to(self.task.device)
-        for part in torch.arange(len(rows)).split(size):
-            scores = self.algorithm.predict(model, self.task.pixels(x[part]))
-            right += (scores.argmax(1) == y[part.to(y.device)]).sum()
-        return int(right)
+        correct = torch.zeros((), dtype=torch.int64, device=self.task.device)
+        for batch in torch.arange(len(rows)).split(LARGE):
+            scores = self.algorithm.predict(model, self.task.pixels(x[batch]))
+            correct += (scores.argmax(1) == y[batch.to(y.device)]).sum()
+        return int(correct)
 
-    def _represented(
-        self, point: str, model: Model, id: int, rounds: int
-    ) -> representations.Vectors | None:
-        """z of a client's first test samples, if asked for: at the point of the method, after the last round."""
+    def _represented(self, point: str, model: Model, id: int, rounds: int) -> Vectors | None:
+        """z of a client's first test samples, if asked for: at the method's evaluation point, after
+        the last round.
+        """
         run, data = self.setup.run, self.setup.data
-        if (
-            not run.representations
-            or rounds != run.rounds
-            or point != self.algorithm.evaluation_point
-        ):
+        last = rounds == run.rounds
+        if not run.representations or not last or point != self.algorithm.evaluation_point:
             return None
         rows = self.setup.partition.test[id][: run.representations]
         return representations.taken(model, self.task, Rows(data.x, rows), len(rows))
 
     @contextmanager
-    def _named(self, job: ClientJob) -> Iterator[None]:
+    def _naming_failures(self, job: ClientJob) -> Iterator[None]:
         try:
             yield
         except Exception as error:

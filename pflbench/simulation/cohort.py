@@ -1,19 +1,23 @@
-"""The clients of a round: count down, run, keep states, count up, replies sorted by id."""
+"""The clients of a round: count what is sent, run client functions, keep new states, count what
+comes back.
+"""
 
 import time
 from collections import Counter
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 
 from pflbench.api import Algorithm, ClientFunction, Message, Replies, State
 from pflbench.errors import RunFailed
-from pflbench.simulation import messages as wire
-from pflbench.simulation.client_worker import ClientJob
+from pflbench.simulation.client_worker import ClientJob, ClientResult
 from pflbench.simulation.engine import Engine
+from pflbench.simulation.messages import finite, parts
 from pflbench.simulation.representations import Vectors
 
 
 class Cohort:
-    """What `Algorithm.round` gets. New private states stay here until its end, so a round is all or nothing."""
+    """What `Algorithm.round` gets. New private states stay here until the round ends: it happens
+    whole or not at all.
+    """
 
     def __init__(
         self,
@@ -22,7 +26,7 @@ class Cohort:
         states: Mapping[int, State],
         ids: tuple[int, ...],
         round: int,
-        scored: Container[int] = (),
+        evaluated: Container[int] = (),
     ) -> None:
         self.ids = ids
         self.round = round
@@ -30,58 +34,65 @@ class Cohort:
         self.down: dict[int, Counter[str]] = {}  # client -> part -> bytes
         self.up: dict[int, Counter[str]] = {}
         self.logs: dict[int, dict[str, float]] = {}
-        self.notes: dict[str, None] = {}  # what clients noted, each text once
-        self.scores: dict[
+        self.notes: list[str] = []  # of clients, in ascending order of id
+        self.correct: dict[
             str, dict[int, int]
-        ] = {}  # series -> client -> correct samples right after training
-        self.represented: dict[
-            int, Vectors
-        ] = {}  # client -> z of test samples of that model, in the last round
-        self.seconds = 0.0  # of client work, summed
-        self.exchange = 0.0  # between sending the messages and having the replies
-        self.scoring = 0.0
+        ] = {}  # series -> client -> correct samples at `post`
+        self.represented: dict[int, Vectors] = {}  # client -> z of its test samples at `post`
         self.diverged: list[int] = []  # clients whose reply was not finite
+        self.seconds = 0.0  # of client functions, summed
+        self.evaluation_seconds = 0.0
+        self.exchange_seconds = 0.0  # between sending the messages and having the replies
         self._algorithm = algorithm
         self._engine = engine
         self._states = states
-        self._scored = scored  # clients whose model right after training is scored
+        self._evaluated = evaluated  # clients whose trained models are evaluated
 
     def call(self, function: ClientFunction, messages: Mapping[int, Message]) -> Replies:
-        """Send each client its message, run `function` there, keep the new private states, return the replies."""
-        stage = function.__name__
-        strangers = set(messages) - set(self.ids)
+        """Send each client its message, run `function` there, keep the new private states, return
+        the replies.
+        """
+        jobs = self._jobs(function.__name__, messages)
+        start = time.perf_counter()
+        results = self._engine.run(jobs)
+        self.exchange_seconds += time.perf_counter() - start
+        results = sorted(results, key=lambda result: result.client)
+        for result in results:
+            self._keep(result)
+        return {result.client: result.reply for result in results}
+
+    def _jobs(self, stage: str, messages: Mapping[int, Message]) -> Sequence[ClientJob]:
+        """A job for every message, whose bytes are counted."""
+        strangers = sorted(set(messages) - set(self.ids))
         if strangers:
             raise RunFailed(
-                f"{self._algorithm.title}: {stage}() called for clients {sorted(strangers)} of no cohort"
+                f"{self._algorithm.title}: {stage}() called for clients {strangers}, which are not in the cohort"
             )
         for id, message in messages.items():
-            self.down.setdefault(id, Counter()).update(wire.parts(message))
-        jobs = [
-            ClientJob(stage, id, self.round, message, self._state(id), id in self._scored)
+            self.down.setdefault(id, Counter()).update(parts(message))
+        return [
+            ClientJob(stage, id, self.round, message, self._state(id), id in self._evaluated)
             for id, message in messages.items()
         ]
-        start = time.perf_counter()
-        outcomes = self._engine.run(jobs)
-        self.exchange += time.perf_counter() - start
-        replies: Replies = {}
-        for outcome in sorted(outcomes, key=lambda outcome: outcome.client):
-            id = outcome.client
-            replies[id] = outcome.reply
-            self.new_states[id] = outcome.state
-            self.up.setdefault(id, Counter()).update(wire.parts(outcome.reply))
-            self.logs.setdefault(id, {}).update(outcome.logs)
-            self.notes.update(dict.fromkeys(outcome.notes))
-            for series, right in outcome.scores.items():
-                self.scores.setdefault(series, {})[id] = right
-            if outcome.represented is not None:
-                self.represented[id] = outcome.represented
-            self.seconds += outcome.seconds
-            self.scoring += outcome.scoring
-            if not wire.finite(outcome.reply):
-                self.diverged.append(id)
-        return replies
+
+    def _keep(self, result: ClientResult) -> None:
+        """Keep what a client did, but for its reply, whose bytes are counted."""
+        id = result.client
+        self.new_states[id] = result.state
+        self.up.setdefault(id, Counter()).update(parts(result.reply))
+        self.logs.setdefault(id, {}).update(result.logs)
+        self.notes += result.notes
+        for series, correct in result.correct.items():
+            self.correct.setdefault(series, {})[id] = correct
+        if result.represented is not None:
+            self.represented[id] = result.represented
+        if not finite(result.reply):
+            self.diverged.append(id)
+        self.seconds += result.seconds
+        self.evaluation_seconds += result.evaluation_seconds
 
     def _state(self, id: int) -> State:
+        """A client's private state: of this round, else of an earlier one, else the first."""
         if id in self.new_states:
             return self.new_states[id]
         return self._states[id] if id in self._states else self._algorithm.init_client()

@@ -1,6 +1,7 @@
 """Run one client function for a cohort: one after another, or in persistent worker processes.
 
-Both give the same bits: every worker computes with one thread, random streams have names, and nothing is shared.
+Both give the same bits: every worker computes with one thread, random streams have names, and
+nothing is shared.
 """
 
 import multiprocessing
@@ -24,7 +25,7 @@ from pflbench.simulation.client_worker import ClientJob, ClientResult, ClientWor
 
 
 class Engine(Protocol):
-    """Does jobs; the order of the outcomes means nothing."""
+    """Does the jobs of clients; the results come in any order."""
 
     def run(self, jobs: Sequence[ClientJob]) -> list[ClientResult]: ...
 
@@ -40,24 +41,25 @@ class Serial:
     """In this process, one client after another."""
 
     def __init__(self, setup: Setup) -> None:
-        self.site = ClientWorker(setup)
+        self.worker = ClientWorker(setup)
 
     def run(self, jobs: Sequence[ClientJob]) -> list[ClientResult]:
         """Do the jobs in the order given."""
-        return [self.site.work(job) for job in jobs]
+        return [self.worker.work(job) for job in jobs]
 
     def close(self) -> None:
         """Nothing to stop."""
 
 
 class Processes:
-    """Persistent worker processes; the client with most samples first, so that none is waited for at the end."""
+    """Persistent worker processes; the client with most samples first, so that none is waited for
+    at the end.
+    """
 
     def __init__(self, setup: Setup, workers: int) -> None:
         self.sizes = [len(rows) for rows in setup.partition.train]
-        context = multiprocessing.get_context(
-            "spawn"
-        )  # a fork would copy the threads' locks; CUDA forbids it
+        # A fork would copy locks that other threads hold, and CUDA forbids it.
+        context = multiprocessing.get_context("spawn")
         self.workers: dict[Connection, BaseProcess] = {}
         self.shared: dict[int, bytes] = {}  # messages of the jobs at hand, by identity
         for _ in range(workers):
@@ -75,15 +77,15 @@ class Processes:
             key: b"" for key, times in Counter(id(job.message) for job in jobs).items() if times > 1
         }
         busy: dict[Connection, ClientJob] = {}
-        outcomes: list[ClientResult] = []
+        results: list[ClientResult] = []
         for pipe in self.workers:
             self._hand_out(pipe, waiting, busy)
         while busy:
             for ready in wait(list(busy)):
                 assert isinstance(ready, Connection)
-                outcomes.append(self._receive(ready, busy.pop(ready)))
+                results.append(self._receive(ready, busy.pop(ready)))
                 self._hand_out(ready, waiting, busy)
-        return outcomes
+        return results
 
     def _hand_out(
         self, pipe: Connection, waiting: list[ClientJob], busy: dict[Connection, ClientJob]
@@ -139,11 +141,11 @@ class Processes:
 
 @contextmanager
 def deaf_to_ctrl_c() -> Iterator[None]:
-    """A process that is started inside never hears Ctrl-C: it is for the parent, which saves and hangs up."""
-    if (
-        threading.current_thread() is not threading.main_thread()
-    ):  # where signals cannot be set, and do not arrive
-        yield
+    """A process that is started inside ignores Ctrl-C: it is for the parent, which saves and closes
+    the pipes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals cannot be set here, and do not arrive
         return
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
@@ -157,9 +159,9 @@ def _pickled(value: Any) -> bytes:
 
 
 def _worker(pipe: Connection, setup: Setup) -> None:
-    """Serve jobs until the other side hangs up."""
+    """Do jobs until the other side closes the pipe."""
     torch.set_num_threads(1)
-    site = ClientWorker(setup)
+    worker = ClientWorker(setup)
     while True:
         try:
             job: ClientJob = pickle.loads(pipe.recv_bytes())
@@ -167,9 +169,9 @@ def _worker(pipe: Connection, setup: Setup) -> None:
         except (EOFError, OSError):
             return
         try:
-            outcome = site.work(replace(job, message=message, state=messages.unpacked(job.state)))
+            result = worker.work(replace(job, message=message, state=messages.unpacked(job.state)))
             answer: Any = replace(
-                outcome, reply=messages.packed(outcome.reply), state=messages.packed(outcome.state)
+                result, reply=messages.packed(result.reply), state=messages.packed(result.state)
             )
         except RunFailed as failure:
             answer = failure

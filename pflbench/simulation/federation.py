@@ -1,9 +1,11 @@
-"""The server and its clients: rounds and evaluation. Files, if any, are the business of who keeps the states."""
+"""The server and its clients: rounds and evaluation. Files, if any, are the business of whoever
+keeps the states.
+"""
 
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,15 +15,27 @@ from pflbench.api import Algorithm, Client, State, collect_logs, collect_notes
 from pflbench.errors import RunFailed
 from pflbench.records.run_folder import Unwritable
 from pflbench.rng import stream
-from pflbench.simulation import messages as wire
+from pflbench.simulation import messages
 from pflbench.simulation.client_states import ClientStates
-from pflbench.simulation.client_worker import ClientJob, ClientWorker, Setup, counted_on, series_of
+from pflbench.simulation.client_worker import (
+    ClientJob,
+    ClientResult,
+    ClientWorker,
+    Setup,
+    evaluated_on,
+    series_of,
+)
 from pflbench.simulation.cohort import Cohort
 from pflbench.simulation.engine import Engine
 from pflbench.simulation.representations import Vectors
 
 Record = dict[str, Any]
 """What is written of a round."""
+Correct = dict[str, dict[int, int]]
+"""Series -> client -> samples that its model classifies correctly."""
+
+CHUNK = 256
+"""Clients that are evaluated together: their messages are in memory at once."""
 
 
 class Diverged(Exception):
@@ -40,96 +54,84 @@ class Federation:
         self.partition = setup.partition
         self.algorithm = setup.algorithm()
         self.engine = engine
-        self.round = 0  # rounds done
+        self.round = 0  # rounds that are finished
         with self._on_server("init_server()"):
             self.server: State = self.algorithm.init_server()
         self.states: dict[int, State] | ClientStates = {} if states is None else states
-        self.able = [
-            id for id, rows in enumerate(self.partition.train) if len(rows)
-        ]  # who can take part in a round
-        self.evaluated = self._sample()
-        # series -> client -> correct samples: before the first round, and of the latest trained model
-        self.right: dict[str, dict[int, int]] = {
-            series: {}
-            for name in ("untrained", "post")
-            for series in series_of(self.partition, name)
-        }
-        self.represented: dict[
-            int, Vectors
-        ] = {}  # z of test samples, after the last round: no later round reads it
+        self.trainable = [id for id, rows in enumerate(self.partition.train) if len(rows)]
+        self.evaluated = self._evaluated_clients()
+        kept = [*series_of(self.partition, "untrained"), *series_of(self.partition, "post")]
+        self.correct: Correct = {series: {} for series in kept}  # of each client's latest models
+        self.represented: dict[int, Vectors] = {}  # z of test samples; no later round reads it
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything that changes, to go on from later. Nothing is copied: states are replaced, never edited."""
-        right = {series: dict(clients) for series, clients in self.right.items()}
-        return {"round": self.round, "server": self.server, "clients": self.states.copy(), **right}
+        """Everything that changes, to go on from later. Nothing is copied: states are replaced,
+        never edited.
+        """
+        correct = {series: dict(clients) for series, clients in self.correct.items()}
+        return {
+            "round": self.round,
+            "server": self.server,
+            "clients": self.states.copy(),
+            **correct,
+        }
 
-    def restore(self, snapshot: dict[str, Any]) -> None:
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Go on from a snapshot."""
-        self.round, self.server = snapshot["round"], snapshot["server"]
+        self.round = snapshot["round"]
+        self.server = snapshot["server"]
         self.states.clear()
         self.states.update(snapshot["clients"])
-        self.right = {series: snapshot[series] for series in self.right}
+        self.correct = {series: dict(snapshot[series]) for series in self.correct}
 
     def start(self) -> tuple[Record, Record]:
         """The record of round 0, of the untrained models, and its timing."""
-        begin = time.perf_counter()
+        start = time.perf_counter()
         record = {"round": 0, **self.evaluation()}
-        return record, {"round": 0, "evaluation": time.perf_counter() - begin}
+        return record, {"round": 0, "evaluation": time.perf_counter() - start}
 
     def step(self) -> tuple[Record, Record]:
-        """One round: select, download, train, upload, aggregate, evaluate. Returns its record and its timing."""
-        begin = time.perf_counter()
-        due = (self.round + 1) % self.run.eval_every == 0 or self.round + 1 == self.run.rounds
-        score = (
-            due or self.run.cohort_size < self.run.clients
-        )  # the unselected are scored by their latest model
-        scored = self.evaluated if score else ()
-        cohort = Cohort(self.algorithm, self.engine, self.states, self.select(), self.round, scored)
-        with (
-            self._on_server(f"round {self.round + 1}"),
-            collect_logs() as server_logs,
-            collect_notes() as notes,
-        ):
-            server = self.algorithm.round(self.server, cohort)
-            wire.check(server)
-        if cohort.diverged or not wire.finite(server):
-            who = f"clients {cohort.diverged}" if cohort.diverged else "the server"
-            raise Diverged(f"numbers that are not finite from {who} in round {self.round + 1}")
-        self.server, self.round = server, self.round + 1
-        self.states.update(cohort.new_states)
-        for series, right in cohort.scores.items():
-            self.right[series].update(right)
-        self.represented.update(cohort.represented)
-        trained = time.perf_counter()
+        """One round: select, download, train, upload, aggregate, evaluate. Returns its record and
+        its timing.
+        """
+        start = time.perf_counter()
+        number = self.round + 1
+        due = number % self.run.eval_every == 0 or number == self.run.rounds
+        cohort = self._cohort(due)
+        server_logs, notes = self._play(cohort)
+        played = time.perf_counter()
         record = {"round": self.round, **self._summary(cohort), "server": server_logs}
         if due:
-            record.update(self.evaluation())
-        notes = [*notes, *cohort.notes, *record.pop("notes", [])]
+            evaluation = self.evaluation()
+            notes += evaluation.pop("notes", [])
+            record.update(evaluation)
         if notes:
             record["notes"] = list(dict.fromkeys(notes))
         end = time.perf_counter()
         timing = {
             "round": self.round,
             "client": cohort.seconds,
-            "server": trained - begin - cohort.exchange,
-            "evaluation": end - trained + cohort.scoring,
-            "wall": end - begin,
+            "server": played - start - cohort.exchange_seconds,
+            "evaluation": end - played + cohort.evaluation_seconds,
+            "wall": end - start,
         }
         return record, timing
 
     def select(self) -> tuple[int, ...]:
-        """The cohort of this round: it depends on seed and round only, so every method sees the same clients."""
-        order = torch.randperm(
-            len(self.able), generator=stream(self.run.seed, "cohort", self.round)
-        )
-        return tuple(sorted(self.able[place] for place in order[: self.run.cohort_size].tolist()))
+        """The cohort of this round: it depends on seed and round only, so every method sees the
+        same clients.
+        """
+        draws = stream(self.run.seed, "cohort", self.round)
+        order = torch.randperm(len(self.trainable), generator=draws).tolist()
+        return tuple(sorted(self.trainable[place] for place in order[: self.run.cohort_size]))
 
-    def _sample(self) -> dict[int, None]:
-        """The clients whose accuracy is measured, in ascending order: by the seed only, as the cohorts."""
-        order = torch.randperm(
-            self.run.clients, generator=stream(self.run.seed, "evaluated clients")
-        )
-        return dict.fromkeys(sorted(order[: self.run.evaluate_clients].tolist()))
+    def _evaluated_clients(self) -> tuple[int, ...]:
+        """The clients whose accuracy is measured, in ascending order: by the seed only, as the
+        cohorts.
+        """
+        draws = stream(self.run.seed, "evaluated clients")
+        order = torch.randperm(self.run.clients, generator=draws).tolist()
+        return tuple(sorted(order[: self.run.evaluate_clients]))
 
     def state(self, id: int) -> State:
         """A client's private state."""
@@ -137,90 +139,148 @@ class Federation:
 
     def client(self, id: int) -> Client:
         """What a client function would see of this client now."""
-        return ClientWorker(self.setup).client(id, self.round, wire.sent(self.state(id)))
+        return ClientWorker(self.setup).client(id, self.round, messages.sent(self.state(id)))
+
+    def _cohort(self, evaluation_due: bool) -> Cohort:
+        """The clients of this round. Under partial participation their trained models are evaluated
+        in every round: at the next evaluation, the `post` accuracy of a client is that of its
+        latest training.
+        """
+        partial = self.run.cohort_size < self.run.clients
+        evaluated = frozenset(self.evaluated if evaluation_due or partial else ())
+        ids = self.select()
+        return Cohort(self.algorithm, self.engine, self.states, ids, self.round, evaluated)
+
+    def _play(self, cohort: Cohort) -> tuple[dict[str, float], list[str]]:
+        """Play the round and take over what is new, if all of it is finite; returns the server's
+        logs, and all notes.
+        """
+        with (
+            self._on_server(f"round {self.round + 1}"),
+            collect_logs() as logs,
+            collect_notes() as notes,
+        ):
+            server = self.algorithm.round(self.server, cohort)
+            messages.check(server)
+        if cohort.diverged or not messages.finite(server):
+            who = f"clients {cohort.diverged}" if cohort.diverged else "the server"
+            raise Diverged(f"numbers that are not finite from {who} in round {self.round + 1}")
+        self.server = server
+        self.round += 1
+        self.states.update(cohort.new_states)
+        for series, correct in cohort.correct.items():
+            self.correct[series].update(correct)
+        self.represented.update(cohort.represented)
+        return logs, [*notes, *cohort.notes]
+
+    def _summary(self, cohort: Cohort) -> Record:
+        """What the cohort did: its clients, mean training loss, bytes by part, clients' logs."""
+        names = sorted({name for logs in cohort.logs.values() for name in logs})
+        logs = {name: [cohort.logs.get(id, {}).get(name) for id in cohort.ids] for name in names}
+        loss = _mean_loss(logs, [len(self.partition.train[id]) for id in cohort.ids])
+        logs.pop("loss", None)
+        ways = {"down": cohort.down, "up": cohort.up}
+        summed = {way: dict(sum(clients.values(), Counter())) for way, clients in ways.items()}
+        return {"cohort": list(cohort.ids), "loss": loss, "bytes": summed, "logs": logs}
 
     def evaluation(self) -> Record:
-        """Accuracy of clients: `pre` and other series of their personal models now, `post` of their latest training.
+        """Accuracy of clients: `pre` and other series of their personal models now, `post` of their
+        latest training.
 
-        A client that never trained has the untrained model's accuracy as its `post`. One without test data, or outside
-        the sample of `evaluate_clients`, has none. Where a validation part is held out, every series has a second one
-        that is counted on it.
+        A client that never trained has the untrained model's accuracy as its `post`. One without
+        test data, or outside the sample of `evaluate_clients`, has none. Where a validation part is
+        held out, every series has a second one on it.
         """
-        outcomes = {}
+        results, notes = self._evaluate_personal_models()
+        correct = self._correct_by_series(results)
+        for result in results:
+            notes += result.notes
+            if result.represented is not None:
+                self.represented[result.client] = result.represented
+        if untrained := self._never_trained():
+            notes.append(
+                f"{untrained} of {len(self.evaluated)} evaluated clients have never trained"
+            )
+        record: Record = {
+            "accuracy": {series: self._accuracies(series, own) for series, own in correct.items()}
+        }
+        if logs := self._logs_by_client(results):
+            record["evaluated"] = logs
+        if notes:
+            record["notes"] = list(dict.fromkeys(notes))
+        return record
+
+    def _evaluate_personal_models(self) -> tuple[list[ClientResult], list[str]]:
+        """The results of all evaluated clients, in ascending order, and what was noted before they
+        got their messages.
+        """
+        results: list[ClientResult] = []
         notes: list[str] = []
-        for ids in _chunks(tuple(self.evaluated), 256):
-            cohort = Cohort(
-                self.algorithm, self.engine, self.states, ids, self.round
-            )  # what it keeps is dropped
+        for ids in _chunks(self.evaluated, CHUNK):
+            cohort = Cohort(self.algorithm, self.engine, self.states, ids, self.round)
             with (
                 self._on_server(f"the evaluation after round {self.round}"),
-                collect_notes() as noted,
+                collect_notes() as of_server,
             ):
-                messages = self.algorithm.evaluation_messages(self.server, cohort)
+                downloads = self.algorithm.evaluation_messages(self.server, cohort)
                 jobs = [
-                    ClientJob("personal_model", id, self.round, messages[id], self.state(id))
+                    ClientJob("personal_model", id, self.round, downloads[id], self.state(id))
                     for id in ids
                 ]
-            notes += noted
-            outcomes.update({outcome.client: outcome for outcome in self.engine.run(jobs)})
-        scores: dict[str, dict[int, int]] = {}
-        for id, outcome in outcomes.items():
-            if outcome.represented is not None:
-                self.represented[id] = outcome.represented
-            for series, count in outcome.scores.items():
-                scores.setdefault(series, {})[id] = count
-        triples = (series_of(self.partition, name) for name in ("untrained", "pre", "post"))
-        for untrained, pre, post in zip(*triples, strict=True):
+            notes += [*of_server, *cohort.notes]
+            results += self.engine.run(jobs)
+        return sorted(results, key=lambda result: result.client), notes
+
+    def _correct_by_series(self, results: Sequence[ClientResult]) -> Correct:
+        """Correct samples of the personal models, and at `post` those of the latest trained or
+        untrained ones.
+        """
+        correct: Correct = {}
+        for result in results:
+            for series, number in result.correct.items():
+                correct.setdefault(series, {})[result.client] = number
+        names = [series_of(self.partition, name) for name in ("untrained", "pre", "post")]
+        for untrained, pre, post in zip(*names, strict=True):
             if self.round == 0:
-                self.right[untrained] = scores[pre]
-            if self.right[post] or self._scored_unseen():
-                scores[post] = {**self.right[untrained], **self.right[post]}
-        accuracy = {series: self._shares(series, right) for series, right in scores.items()}
-        names = sorted({name for outcome in outcomes.values() for name in outcome.logs})
-        by_client = (
-            [outcomes[id].logs if id in outcomes else {} for id in range(self.run.clients)]
-            if names
-            else []
-        )
-        logs = {name: [each.get(name) for each in by_client] for name in names}
-        notes = dict.fromkeys(
-            [*notes, *(text for id in sorted(outcomes) for text in outcomes[id].notes)]
-        )
-        if untrained := self._untrained():
-            notes[f"{untrained} of {len(self.evaluated)} evaluated clients have never trained"] = (
-                None
-            )
-        return {
-            "accuracy": accuracy,
-            **({"evaluated": logs} if logs else {}),
-            **({"notes": list(notes)} if notes else {}),
-        }
+                self.correct[untrained] = correct[pre]
+            if self.correct[post] or self._post_is_pending():
+                correct[post] = {**self.correct[untrained], **self.correct[post]}
+        return correct
 
-    def _untrained(self) -> int:
-        """Evaluated clients that have training data and were in no cohort yet; none before the first round."""
-        return sum(
-            id not in self.states
-            for id in self.evaluated
-            if self.round and len(self.partition.train[id])
-        )
-
-    def _scored_unseen(self) -> bool:
-        """Whether clients were scored after training if any of the sample had been in a cohort yet."""
+    def _post_is_pending(self) -> bool:
+        """Whether the method is evaluated at `post` too, though none of a sample of clients was in
+        a cohort yet.
+        """
         sampled = len(self.evaluated) < self.run.clients
-        return (
-            sampled
-            and self.round > 0
-            and type(self.algorithm).trained_model is not Algorithm.trained_model
-        )
+        has_trained_model = type(self.algorithm).trained_model is not Algorithm.trained_model
+        return sampled and self.round > 0 and has_trained_model
 
-    def _shares(self, series: str, right: dict[int, int]) -> list[float | None]:
-        """Correct samples over samples, of every client that has any and was scored."""
-        counted = counted_on(self.partition, series)
-        shares: list[float | None] = [None] * self.run.clients
-        for id, correct in right.items():
-            if len(counted[id]):
-                shares[id] = correct / len(counted[id])
-        return shares
+    def _never_trained(self) -> int:
+        """Evaluated clients that have training data and were in no cohort yet; none before the
+        first round.
+        """
+        if self.round == 0:
+            return 0
+        trainable = [id for id in self.evaluated if len(self.partition.train[id])]
+        return sum(id not in self.states for id in trainable)
+
+    def _accuracies(self, series: str, correct: Mapping[int, int]) -> list[float | None]:
+        """Correct samples over samples, of every client that was evaluated and has any."""
+        samples = evaluated_on(self.partition, series)
+        accuracies: list[float | None] = [None] * self.run.clients
+        for id, number in correct.items():
+            if len(samples[id]):
+                accuracies[id] = number / len(samples[id])
+        return accuracies
+
+    def _logs_by_client(self, results: Sequence[ClientResult]) -> dict[str, list[float | None]]:
+        """Name -> what every client logged in its evaluation."""
+        names = sorted({name for result in results for name in result.logs})
+        logs: dict[str, list[float | None]] = {name: [None] * self.run.clients for name in names}
+        for result in results:
+            for name, value in result.logs.items():
+                logs[name][result.client] = value
+        return logs
 
     @contextmanager
     def _on_server(self, moment: str) -> Iterator[None]:
@@ -236,26 +296,19 @@ class Federation:
                 f"{self.algorithm.title} failed in {where}: {cause}", traceback.format_exc()
             ) from error
 
-    def _summary(self, cohort: Cohort) -> Record:
-        """What the cohort did: who, mean training loss (by samples, of all passes), bytes by part, clients' logs."""
-        names = sorted({name for logs in cohort.logs.values() for name in logs})
-        logs = {name: [cohort.logs.get(id, {}).get(name) for id in cohort.ids] for name in names}
-        sizes = [len(self.partition.train[id]) for id in cohort.ids]
-        passes = (
-            [logs.pop("loss")]
-            if "loss" in logs
-            else [logs[name] for name in names if name.startswith("loss_")]
-        )
-        known = [
-            (loss, n)
-            for losses in passes
-            for loss, n in zip(losses, sizes, strict=True)
-            if loss is not None
-        ]
-        loss = sum(loss * n for loss, n in known) / sum(n for _, n in known) if known else None
-        ways = {"down": cohort.down, "up": cohort.up}
-        summed = {way: dict(sum(parts.values(), Counter())) for way, parts in ways.items()}
-        return {"cohort": list(cohort.ids), "loss": loss, "bytes": summed, "logs": logs}
+
+def _mean_loss(logs: Mapping[str, Sequence[float | None]], samples: Sequence[int]) -> float | None:
+    """Mean training loss by samples: of what clients logged as `loss`, else of all passes `loss_*`
+    together.
+    """
+    passes = [name for name in logs if name.startswith("loss_")]
+    known = [
+        (loss, n)
+        for name in (["loss"] if "loss" in logs else passes)
+        for loss, n in zip(logs[name], samples, strict=True)
+        if loss is not None
+    ]
+    return sum(loss * n for loss, n in known) / sum(n for _, n in known) if known else None
 
 
 def _chunks(ids: Sequence[int], size: int) -> Iterator[tuple[int, ...]]:

@@ -1,4 +1,6 @@
-"""Messages as the network would see them: trees of dicts whose leaves are tensors, and their size in bytes."""
+"""Messages as the network would see them: trees of dicts whose leaves are tensors, and their size
+in bytes.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -50,7 +52,9 @@ def parts(message: Tree) -> dict[str, int]:
 
 
 def finite(tree: Tree) -> bool:
-    """Whether every floating-point number of the tree is finite; a finite sum says so in one quick pass."""
+    """Whether every floating-point number of the tree is finite; a finite sum says so in one quick
+    pass.
+    """
     numbers = [t for t in leaves(tree) if t.is_floating_point()]
     return all(bool(torch.isfinite(t.sum())) or bool(torch.isfinite(t).all()) for t in numbers)
 
@@ -61,7 +65,9 @@ def sent(tree: Tree, device: torch.device | str = "cpu") -> Tree:
 
 
 def packed(tree: Tree) -> Tree:
-    """The tree with tensors as (dtype, shape, raw bytes as a numpy array): small and quick to pickle."""
+    """The tree with tensors as (dtype, shape, raw bytes as a numpy array): small and quick to
+    pickle.
+    """
 
     def pack(t: Tensor) -> tuple[torch.dtype, tuple[int, ...], Any]:
         return (

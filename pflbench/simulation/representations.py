@@ -1,7 +1,9 @@
-"""Representations z = body(x) of test samples after the last round, for pictures: how they are taken and stored.
+"""Representations z = body(x) of test samples after the last round, for pictures: how they are
+taken and stored.
 
-`representations.npz` has one row a sample, clients in ascending order: `z` (m, k) float32, `y` (m,) labels, `client`
-(m,) ids, `sample` (m,) rows in the pooled data set, and `x` (m, channels, height, width) uint8, the samples themselves.
+`representations.npz` has one row per sample, clients in ascending order: `z` (m, k) float32, `y` (m,)
+labels, `client` (m,) ids, `sample` (m,) rows in the pooled data set, and `x` (m, channels, height,
+width) uint8, the samples themselves.
 """
 
 import io
@@ -40,9 +42,11 @@ def taken(model: Model, task: Task, x: Samples, number: int, size: int = LARGE) 
 
 
 def body_of(model: Model, task: Task) -> Params | None:
-    """phi of a scored model: of the model itself or, level by level, of the first dict in it that has all of phi.
+    """phi of an evaluated model: of the model itself or, level by level, of the first dict in it that
+    has all of phi.
 
-    That is theta of a method that scores {"theta": ..., "omega": ...}, and phi of one that has no head.
+    That is theta of a method that evaluates {"theta": ..., "omega": ...}, and phi of one that has no
+    head.
     """
     wanted = {name: p.shape for name, p in phi(task.initial).items()}
     level = [model]
@@ -57,9 +61,11 @@ def body_of(model: Model, task: Task) -> Params | None:
 
 
 def save(folder: Path, found: Mapping[int, Vectors], data: Data, partition: Partition) -> None:
-    """Write the representations of clients' first test samples, if there are any, to the folder of a run.
+    """Write the representations of clients' first test samples, if there are any, to the folder of
+    a run.
 
-    To be called before the record of the last round is written: after it, that round is not played again.
+    To be called before the record of the last round is written: after it, that round is not played
+    again.
     """
     if not found:
         return

@@ -1,11 +1,9 @@
 """One run: from a configuration to its records; resumes, checkpoints, says how it ended."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import fields
 from pathlib import Path
-
-import torch
 
 from pflbench.config import Run
 from pflbench.data import datasets, partition
@@ -13,10 +11,11 @@ from pflbench.errors import RunFailed, UserError
 from pflbench.records import provenance
 from pflbench.records.leases import FINAL, Lease, LeaseLost, Leases
 from pflbench.records.run_folder import STATES, RunFolder
-from pflbench.simulation import engine, representations
+from pflbench.simulation import engine, messages, representations
 from pflbench.simulation.client_states import ClientStates
 from pflbench.simulation.client_worker import Setup
 from pflbench.simulation.federation import Diverged, Federation, Record
+from pflbench.simulation.threads import one_thread
 
 Watcher = Callable[[Record, Record], None]
 """Called with the record and the timing of every round, as it ends."""
@@ -25,11 +24,13 @@ Watcher = Callable[[Record, Record], None]
 def prepare(
     run: Run, plugin: str | None = None, data_root: Path | None = None, device: str = "cpu"
 ) -> Setup:
-    """Load data, draw the partition and build the method: every mistake of the user shows here, before any file."""
+    """Load data, draw the partition and build the method: every mistake of the user shows here,
+    before any file.
+    """
     loaded = datasets.load(run.dataset, data_root)
     split = partition.make(run.partition, loaded.y, loaded.classes, _partition_options(run))
     setup = Setup(run, plugin or run.algorithm, loaded, split, device)
-    setup.algorithm()
+    setup.algorithm()  # fails where its hyperparameters, its network or the device do not fit
     return setup
 
 
@@ -53,35 +54,33 @@ def execute(
     started: Callable[[int], None] = lambda done: None,
     watch: Watcher = lambda record, timing: None,
 ) -> RunFolder:
-    """Do a run, or the rest of it, and leave its records in `out/<run id>/`; a finished run is left as it is.
+    """Do a run, or the rest of it, and leave its records in `out/<run id>/`; a finished run is left
+    as it is.
 
-    `fresh` forgets what is stored. `started` is called with the number of rounds that are there already, unless all
-    are. `scale` names the tier of a sweep, for the record; `lease` is its right to do the run. `state_memory` is how
-    many GiB of clients' private states are in memory, the rest being in files; it changes no number.
+    `fresh` forgets what is stored. `started` is called with the number of rounds that are there
+    already, unless all are. `scale` names the tier of a sweep, for the record; `lease` is its right
+    to do the run. `state_memory` is how many GiB of clients' private states are in memory, the rest
+    being in files; it changes no number.
     """
     records = RunFolder(out / setup.run.id, setup.run.id)
     about = provenance.about(setup, workers, scale)
-    finished = records.status.get("status") in FINAL
-    if finished and not fresh:
+    if records.status.get("status") in FINAL and not fresh:
         records.open(about)
         records.tidy()  # it may have been killed before it could
         return records
-    with _claimed(out, setup.run.id, lease) as held, _one_thread():
+    with _claimed(out, setup.run.id, lease) as held, one_thread():
         if fresh:
             records.clear()
         records.open(about)
         snapshot = records.restore()
-        machinery = engine.start(setup, min(workers, setup.run.clients))
-        try:
-            states = ClientStates(records.folder / STATES, int(state_memory * 2**30))
-            federation = Federation(setup, machinery, states)
+        states = ClientStates(records.folder / STATES, int(state_memory * 2**30))
+        with closing(engine.start(setup, min(workers, setup.run.clients))) as started_engine:
+            federation = Federation(setup, started_engine, states)
             if snapshot:
                 states.round = snapshot["round"]
                 federation.restore(snapshot)
             started(federation.round)
-            _play(federation, states, records, held, checkpoint_every, watch)
-        finally:
-            machinery.close()
+            _Player(federation, states, records, held, watch).play(checkpoint_every)
     return records
 
 
@@ -104,70 +103,80 @@ def _claimed(out: Path, run: str, lease: Lease | None) -> Iterator[Lease]:
         own.release()
 
 
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """One thread of torch: more would change the last bits."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
+class _Player:
+    """Plays the rounds of a federation that are left, and writes what comes of them to the folder
+    of the run.
+    """
 
+    def __init__(
+        self,
+        federation: Federation,
+        states: ClientStates,  # of the federation
+        records: RunFolder,
+        lease: Lease,
+        watch: Watcher,
+    ) -> None:
+        self.federation = federation
+        self.states = states
+        self.records = records
+        self.lease = lease
+        self.watch = watch
+        self.saved = federation.round  # the round of the newest checkpoint
+        self.recorded = federation.snapshot()  # after the last round whose record is written
 
-def _play(
-    federation: Federation,
-    states: ClientStates,
-    records: RunFolder,
-    lease: Lease,
-    checkpoint_every: int,
-    watch: Watcher,
-) -> None:
-    """All rounds that are left; `states` are those of the federation."""
-    last = federation.run.rounds
-    saved = federation.round
-    whole = (
-        federation.snapshot()
-    )  # after the last round whose record is written: a step may be broken off anywhere
+    def play(self, checkpoint_every: int) -> None:
+        """Play to the end, and say how it ended; an error that is not of the run itself is raised
+        again.
+        """
+        try:
+            self._play(checkpoint_every)
+            self.records.finish("finished", self.federation.round)
+        except Diverged as divergence:
+            self.records.finish("diverged", self.federation.round, str(divergence))
+        except LeaseLost:
+            raise  # the folder belongs to another process now: nothing more is written to it
+        except RunFailed as failure:
+            self._stop("failed", str(failure), failure.details)
+            raise
+        except KeyboardInterrupt:
+            self._stop("stopped", "interrupted; the same command resumes")
+            raise
 
-    def note(record: Record, timing: Record) -> None:
-        nonlocal whole
-        lease.keep()
+    def _play(self, checkpoint_every: int) -> None:
+        last = self.federation.run.rounds
+        if self.federation.round == 0:
+            self._write(*self.federation.start())
+        while self.federation.round < last:
+            self.states.round = self.federation.round + 1
+            self._write(*self.federation.step())
+            if self.federation.round % checkpoint_every == 0 and self.federation.round < last:
+                self._save()
+                self.states.write_unchanged()
+
+    def _write(self, record: Record, timing: Record) -> None:
+        """Write the record of a round that is played."""
+        federation = self.federation
+        self.lease.keep()
         representations.save(
-            records.folder, federation.represented, federation.setup.data, federation.partition
+            self.records.folder, federation.represented, federation.setup.data, federation.partition
         )
-        records.append("timing.jsonl", timing)
-        records.append("rounds.jsonl", record)
-        whole = federation.snapshot()
-        watch(record, timing)
+        self.records.append("timing.jsonl", timing)
+        self.records.append("rounds.jsonl", record)
+        self.recorded = federation.snapshot()
+        self.watch(record, timing)
 
-    def save() -> None:
-        nonlocal saved
-        if saved < whole["round"]:
-            records.save(whole)
-            saved = whole["round"]
+    def _save(self) -> None:
+        """Save a checkpoint of the last recorded round, if there is none yet: a step may be broken
+        off anywhere.
+        """
+        if self.saved < self.recorded["round"]:
+            # A tensor that is a view would be saved with everything that it is a view of.
+            server = messages.sent(self.recorded["server"])
+            self.records.save({**self.recorded, "server": server})
+            self.saved = self.recorded["round"]
 
-    try:
-        if federation.round == 0:
-            note(*federation.start())
-        while federation.round < last:
-            states.round = federation.round + 1
-            note(*federation.step())
-            if federation.round % checkpoint_every == 0 and federation.round < last:
-                save()
-                states.settle()
-        records.finish("finished", last)
-    except Diverged as divergence:
-        records.finish("diverged", federation.round, str(divergence))
-    except LeaseLost:
-        raise  # the folder is another's now: not one more word in it
-    except RunFailed as failure:
-        lease.keep()
-        save()
-        records.finish("failed", saved, str(failure), failure.details)
-        raise
-    except KeyboardInterrupt:
-        lease.keep()
-        save()
-        records.finish("stopped", saved, "interrupted; the same command resumes")
-        raise
+    def _stop(self, status: str, reason: str, details: str = "") -> None:
+        """Save what there is, and say why the run ends before its last round."""
+        self.lease.keep()
+        self._save()
+        self.records.finish(status, self.saved, reason, details)

@@ -15,7 +15,9 @@ Flat = dict[str, Hashable]
 
 
 def flat(thing: Any, path: str = "") -> Flat:
-    """The content of a tree, or of any object by its attributes; tensors, arrays and generators by their bytes."""
+    """The content of a tree, or of any object by its attributes; tensors, arrays and generators by
+    their bytes.
+    """
     return dict(_walk(thing, path, set()))
 
 
@@ -46,7 +48,9 @@ def global_generators() -> Flat:
 
 
 def difference(first: Any, second: Any, path: str = "") -> str | None:
-    """Where and by how much two trees (dicts, lists, tensors, numbers) differ, in words; None if not at all."""
+    """Where and by how much two trees (dicts, lists, tensors, numbers) differ, in words; None if
+    not at all.
+    """
     if isinstance(first, dict) and isinstance(second, dict):
         if first.keys() != second.keys():
             return f"{path or 'it'} has the keys {_keys(first)} in one and {_keys(second)} in the other"

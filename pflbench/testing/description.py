@@ -59,7 +59,9 @@ def _evaluation_point(subject: Subject, text: str) -> None:
 
 @check
 def hyperparameters_have_ranges(subject: Subject) -> None:
-    """Every hyperparameter is made by hparam(), has a meaning, and its defaults lie within its range."""
+    """Every hyperparameter is made by hparam(), has a meaning, and its defaults lie within its
+    range.
+    """
     hparams = registry.hparams_type(subject.cls)
     hints = typing.get_type_hints(hparams)
     for f in dataclasses.fields(hparams):

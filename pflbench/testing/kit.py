@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from inspect import getdoc
 
-import torch
-
 from pflbench.errors import unknown
+from pflbench.simulation.threads import one_thread
 from pflbench.testing.subject import Subject
 
 
@@ -21,7 +20,9 @@ class Failed(Exception):
 
 @dataclass(frozen=True)
 class CheckResult:
-    """How a method did in a check. `passed` counts a failure that the method declares as an exception."""
+    """How a method did in a check. `passed` counts a failure that the method declares as an
+    exception.
+    """
 
     name: str
     passed: bool
@@ -48,7 +49,7 @@ def names() -> list[str]:
 
 def describe(name: str) -> str:
     """What a check is about, in one line."""
-    return (getdoc(CHECKS[name]) or "").partition("\n")[0]
+    return " ".join((getdoc(CHECKS[name]) or "").partition("\n\n")[0].split())
 
 
 def checks(plugin: str) -> Iterator[CheckResult]:
@@ -64,7 +65,9 @@ def checks(plugin: str) -> Iterator[CheckResult]:
 
 
 def run_check(plugin: str, name: str) -> CheckResult:
-    """One check on a method. The runs that checks share are kept for the next check of the same method."""
+    """One check on a method. The runs that checks share are kept for the next check of the same
+    method.
+    """
     if name not in CHECKS:
         raise unknown("check", name, CHECKS)
     subject = _subject(plugin)
@@ -94,16 +97,13 @@ def _result(subject: Subject, name: str) -> CheckResult:
 
 def _failure(subject: Subject, function: Check) -> str | None:
     """Why a check fails, or None; with one thread, as in a worker."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     try:
-        function(subject)
+        with one_thread():
+            function(subject)
     except Failed as failure:
         return str(failure)
     except Exception as error:
         return _cause(error, subject)
-    finally:
-        torch.set_num_threads(threads)
     return None
 
 

@@ -1,4 +1,6 @@
-"""Small problems on which a method is tried: a federation in memory, and splits of its data made to order."""
+"""Small problems on which methods are tested: a federation in memory, and splits of its data made to
+order.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -7,11 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from pflbench import config
 from pflbench.api import Params
 from pflbench.data import datasets
 from pflbench.data.label_skew import Ints
 from pflbench.data.partition import Partition
+from pflbench.methods.hyperparameters import make_run
 from pflbench.simulation import runner as rounds
 from pflbench.simulation.client_worker import Setup
 from pflbench.simulation.engine import Serial
@@ -43,7 +45,8 @@ def toy(
     split: Partition | None = None,
     **settings: Any,
 ) -> Federation:
-    """A small federation in memory, in this process: `toy("fedavg", {"lr": 0.1}, clients=2).step()`.
+    """A small federation in memory, in this process: `toy("fedavg", {"lr": 0.1},
+    clients=2).step()`.
 
     `split` replaces the partition (and then says how many clients there are).
     """
@@ -61,7 +64,7 @@ def toy_setup(
     chosen = {**TOY, **settings}
     if split is not None:
         chosen.update(clients=len(split.train), partition="iid", min_samples=1)
-    setup = rounds.prepare(config.make(plugin, chosen, hparams or {}), plugin)
+    setup = rounds.prepare(make_run(plugin, chosen, hparams or {}), plugin)
     return setup if split is None else replace(setup, partition=split)
 
 
@@ -73,7 +76,7 @@ def played(federation: Federation, rounds: int = 3) -> Federation:
 
 
 def personal(federation: Federation, id: int = 0) -> Any:
-    """The model with which a client would be scored now."""
+    """The personal model with which a client would be evaluated now."""
     message = federation.algorithm.download(federation.server, (id,))[id]
     return federation.algorithm.personal_model(federation.client(id), message)
 
@@ -86,16 +89,20 @@ def equal(first: Params, second: Params) -> bool:
 
 
 def bare(theta: Params) -> Params:
-    """Names without the part that they belong to, so that networks split at different places can be compared."""
+    """Names without the part that they belong to, so that networks split at different places can be
+    compared.
+    """
     return {name.partition(".")[2]: p for name, p in theta.items()}
 
 
 def split_by_class(
     dataset: str, train: Sequence[Sequence[int]], test: Sequence[Sequence[int]]
 ) -> Partition:
-    """A partition to order: for each client, the classes of its training and of its test samples, one by one.
+    """A partition to order: for each client, the classes of its training and of its test samples,
+    one by one.
 
-    `[[0, 0, 1], [2]]`: the first client has two samples of class 0 and one of class 1, the second one of class 2.
+    `[[0, 0, 1], [2]]`: the first client has two samples of class 0 and one of class 1, the second
+    one of class 2.
     """
     labels = datasets.load(dataset).y
     unused = {int(label): iter(np.flatnonzero(labels == label)) for label in np.unique(labels)}

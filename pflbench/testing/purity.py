@@ -1,4 +1,6 @@
-"""Checks of the functions of a method: they read their arguments, return new values and keep nothing."""
+"""Checks of the functions of a method: they read their arguments, return new values and keep
+nothing.
+"""
 
 import torch
 from torch import Tensor
@@ -7,19 +9,21 @@ from pflbench.simulation.federation import Federation
 from pflbench.testing import watch
 from pflbench.testing.compare import difference, shared_storage, tensors
 from pflbench.testing.kit import Failed, check
-from pflbench.testing.subject import PARTIAL, Backwards, Played, Subject, play, to_score
+from pflbench.testing.subject import PARTIAL, Backwards, Played, Subject, evaluation_messages, play
 
 
 @check
 def messages_are_tensors(subject: Subject) -> None:
-    """Messages and states are dicts whose leaves are tensors; downloads are keyed by exactly the ids asked for."""
-    _nothing_noted(subject, watch.LEAF, "")
+    """Messages and states are dicts whose leaves are tensors; downloads are keyed by exactly the
+    ids asked for.
+    """
+    _no_violation(subject, watch.LEAF, "")
 
 
 @check
 def messages_not_mutated(subject: Subject) -> None:
     """No function edits its arguments (messages, replies, states, models) in place."""
-    _nothing_noted(
+    _no_violation(
         subject,
         watch.ARGUMENT,
         "return new values, as p + d or p.clone(), not p.add_(d) or x[i] = ...",
@@ -28,15 +32,17 @@ def messages_not_mutated(subject: Subject) -> None:
 
 @check
 def no_state_on_self(subject: Subject) -> None:
-    """No function leaves anything on self, its class or its module: workers and resumed runs would not have it."""
-    _nothing_noted(subject, watch.SELF, "return it in the server's or the client's state instead")
+    """No function leaves anything on self, its class or its module: workers and resumed runs would
+    not have it.
+    """
+    _no_violation(subject, watch.SELF, "return it in the server's or the client's state instead")
 
 
 @check
 def no_global_random_generator(subject: Subject) -> None:
     """No function draws from a global random generator, and other global seeds change nothing."""
     advice = "draw from client.generator(name) or self.task.generator(name)"
-    again = _nothing_noted(subject, watch.GENERATOR, advice)
+    again = _no_violation(subject, watch.GENERATOR, advice)
     _same(subject.reference.all, again.all, "two runs with different global seeds", advice)
 
 
@@ -57,7 +63,8 @@ def client_order_irrelevant(subject: Subject) -> None:
         _same(base.all, other.all, "runs with the clients in another order", advice)
     federation = subject.partial.federation
     together, alone = (
-        to_score(federation, ids)[1] for ids in (tuple(range(federation.run.clients)), (1,))
+        evaluation_messages(federation, ids)[1]
+        for ids in (tuple(range(federation.run.clients)), (1,))
     )
     expected = dict(tensors(together))
     for path, sent in tensors(alone):
@@ -101,10 +108,10 @@ def private_state_not_aliased(subject: Subject) -> None:
         )
 
 
-def _nothing_noted(subject: Subject, kind: str, advice: str) -> Played:
+def _no_violation(subject: Subject, kind: str, advice: str) -> Played:
     """The watched run, in which nothing of this kind was seen."""
-    notes, end = subject.seen
-    if found := notes.found.get(kind):
+    violations, end = subject.seen
+    if found := violations.found.get(kind):
         more = f" (and {len(found) - 1} more places)" if len(found) > 1 else ""
         raise Failed(f"{found[0]}{more}{'; ' if advice else ''}{advice}")
     if isinstance(end, Exception):

@@ -1,4 +1,6 @@
-"""Checks of who takes part: few clients, clients with odd data, clients that were never or not always there."""
+"""Checks of who takes part: few clients, clients with odd data, clients that were never or not
+always there.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -12,7 +14,7 @@ from pflbench.simulation.federation import Federation
 from pflbench.testing.compare import difference
 from pflbench.testing.kit import Failed, check
 from pflbench.testing.problem import split_by_class
-from pflbench.testing.subject import PARTIAL, SMALL, Played, Subject, play, to_score
+from pflbench.testing.subject import PARTIAL, SMALL, Played, Subject, evaluation_messages, play
 
 ALL = [0, 1, 2, 3] * 4  # the classes of a client with four samples of each
 TEST = [0, 1, 2, 3]
@@ -20,7 +22,9 @@ TEST = [0, 1, 2, 3]
 
 @check
 def partial_participation(subject: Subject) -> None:
-    """Two of six clients a round: the states of the others stay as they are, and their data have no influence."""
+    """Two of six clients per round: the states of the others stay as they are, and their data have no
+    influence.
+    """
     base = subject.partial
     for number, record in enumerate(base.records[1:], 1):
         for id in set(base.states[number - 1]) | set(base.states[number]):
@@ -42,7 +46,7 @@ def partial_participation(subject: Subject) -> None:
 
 @check
 def unseen_client(subject: Subject) -> None:
-    """A client that never took part can be served and scored, before the first round and later."""
+    """A client that never took part can be served and evaluated, before the first round and later."""
     base = subject.partial
     absent = _never_selected(base)
     for federation in (subject.federation(**PARTIAL), base.federation):
@@ -50,7 +54,7 @@ def unseen_client(subject: Subject) -> None:
         algorithm, client = federation.algorithm, federation.client(absent)
         if absent not in algorithm.download(federation.server, (absent,)):
             raise Failed(f"download() has no message for {when}")
-        message = to_score(federation, (absent,))[absent]
+        message = evaluation_messages(federation, (absent,))[absent]
         x = client.task.pixels(client.x[torch.arange(3)])
         model = algorithm.personal_model(client, message)
         with torch.no_grad():
@@ -77,7 +81,7 @@ def one_sample_client(subject: Subject) -> None:
 
 @check
 def client_without_test_data(subject: Subject) -> None:
-    """A client that has nothing to be scored on."""
+    """A client that has no test samples."""
     _fine(subject, _split([ALL, ALL, ALL], [TEST, [], TEST]))
 
 

@@ -1,4 +1,6 @@
-"""A method under test, with the runs that several checks read; each is done once, when it is first asked for."""
+"""A method under test, with the runs that several checks read; each is done once, when it is first
+asked for.
+"""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -13,23 +15,25 @@ import torch
 from pflbench.api import Algorithm, Message, State
 from pflbench.data.partition import Partition
 from pflbench.methods import registry
-from pflbench.simulation import messages as wire
 from pflbench.simulation.client_worker import ClientJob, ClientResult, Setup
 from pflbench.simulation.cohort import Cohort
 from pflbench.simulation.engine import Engine, Processes, Serial
 from pflbench.simulation.federation import Federation, Record
+from pflbench.simulation.messages import sent
 from pflbench.testing.problem import TOY_CNN, toy_setup
-from pflbench.testing.watch import Notes, watched
+from pflbench.testing.watch import Violations, watched
 
 PARTIAL: dict[str, Any] = {"clients": 6, "participation": 0.34, "rounds": 4, "eval_every": 2}
-"""Two of six clients a round, and at least one of them never in four rounds."""
+"""Two of six clients per round, and at least one of them never in four rounds."""
 SMALL: dict[str, Any] = {"dataset": "synthetic:classes=4,side=8,samples=96"}
 NETWORK: dict[str, Any] = {**TOY_CNN, "dataset": "synthetic:classes=4,side=16,samples=64"}
 
 
 @dataclass(frozen=True)
 class Played:
-    """A run that was played to its end: its records, the states after each round, and the federation itself."""
+    """A run that was played to its end: its records, the states after each round, and the
+    federation itself.
+    """
 
     federation: Federation
     records: list[Record]
@@ -49,7 +53,9 @@ class Played:
 def play(
     federation: Federation, start: bool = True, keep_all: bool = True, seed: int = 1
 ) -> Played:
-    """Play all rounds that are left, from a global seed; keep the states after each of them, or after the last."""
+    """Play all rounds that are left, from a global seed; keep the states after each of them, or
+    after the last.
+    """
     with global_seed(seed):
         return _play(federation, start, keep_all)
 
@@ -59,20 +65,20 @@ def _play(federation: Federation, start: bool, keep_all: bool) -> Played:
     servers, states = [], []
     while True:
         if keep_all or federation.round == last:
-            servers.append(wire.sent(federation.server))
-            states.append(wire.sent(federation.states))
+            servers.append(sent(federation.server))
+            states.append(sent(federation.states))
         if federation.round == last:
             return Played(federation, records, servers, states)
         records.append(federation.step()[0])
 
 
-def to_score(federation: Federation, ids: tuple[int, ...]) -> dict[int, Message]:
-    """The messages from which these clients' models are scored now."""
+def evaluation_messages(federation: Federation, ids: tuple[int, ...]) -> dict[int, Message]:
+    """The messages from which these clients' personal models would be evaluated now."""
     cohort = Cohort(
         federation.algorithm, federation.engine, federation.states, ids, federation.round
     )
     messages = federation.algorithm.evaluation_messages(federation.server, cohort)
-    return {id: wire.sent(message) for id, message in messages.items()}
+    return {id: sent(message) for id, message in messages.items()}
 
 
 class Backwards(Serial):
@@ -91,14 +97,13 @@ class Alternating(Processes):
     def run(self, jobs: Sequence[ClientJob]) -> list[ClientResult]:
         """Do the jobs; every second time the other worker gets the largest client."""
         self.turn += 1
-        if (
-            self.turn % 2
-        ):  # a round has two calls, training and evaluation: swap between rounds, not within
+        # A round has two calls, training and evaluation: swap between rounds, not within.
+        if self.turn % 2:
             self.workers = dict(reversed(self.workers.items()))
         return super().run(jobs)
 
 
-class _Noting(Serial):
+class _Listing(Serial):
     """In this process; remembers which client functions were asked for."""
 
     def __init__(self, setup: Setup, stages: dict[str, None]) -> None:
@@ -127,7 +132,7 @@ class Subject:
     def once_more(self) -> Played:
         """The reference run, done again."""
         setup = self.setup()
-        return play(Federation(setup, _Noting(setup, self.stages)))
+        return play(Federation(setup, _Listing(setup, self.stages)))
 
     @cached_property
     def partial(self) -> Played:
@@ -135,17 +140,15 @@ class Subject:
         return play(self.federation(**PARTIAL))
 
     @cached_property
-    def seen(self) -> tuple[Notes, Played | Exception]:
+    def seen(self) -> tuple[Violations, Played | Exception]:
         """What watching the reference run shows, under another global seed; and how that run ended."""
-        with suppress(
-            Exception
-        ):  # it stops at the same place when watched, and what was seen until then counts
+        with suppress(Exception):  # the watched run stops at the same place, and shows what it saw
             _ = self.reference
         setup = watched(self.setup(), tuple(self.stages))
         try:
-            return setup.notes, play(Federation(setup, Serial(setup)), seed=2)
+            return setup.violations, play(Federation(setup, Serial(setup)), seed=2)
         except Exception as error:
-            return setup.notes, error
+            return setup.violations, error
 
     def setup(self, split: Partition | None = None, **settings: Any) -> Setup:
         """A small problem, with all clients even where the method by default takes fewer."""
@@ -158,11 +161,15 @@ class Subject:
 
     @cached_property
     def network_setup(self) -> Setup:
-        """The problem on which engines are compared: with convolutions, whose layout in memory could matter."""
+        """The problem on which engines are compared: with convolutions, whose layout in memory
+        could matter.
+        """
         return self.setup(**NETWORK)
 
     def start_workers(self) -> Engine:
-        """Two worker processes for `network_setup`; they take seconds to be ready, so they can be started early."""
+        """Two worker processes for `network_setup`; they take seconds to be ready, so they can be
+        started early.
+        """
         if self._workers is None:
             self._workers = Alternating(self.network_setup, 2)
         return self._workers

@@ -1,4 +1,6 @@
-"""Watch a method at work: every call of its functions is compared before and after, and what is wrong is noted."""
+"""Watch a method at work: every call of its functions is compared before and after, and what is
+wrong is kept.
+"""
 
 import functools
 import inspect
@@ -35,16 +37,16 @@ SELF, ARGUMENT, GENERATOR, LEAF = (
 
 
 @dataclass
-class Notes:
+class Violations:
     """What was seen: by kind, in the order in which it happened, so the innermost call comes first."""
 
     found: dict[str, list[str]] = field(default_factory=dict)
 
     def add(self, kind: str, text: str) -> None:
-        """Note a violation, once."""
-        told = self.found.setdefault(kind, [])
-        if text not in told:
-            told.append(text)
+        """Add a violation, once."""
+        texts = self.found.setdefault(kind, [])
+        if text not in texts:
+            texts.append(text)
 
 
 @dataclass(frozen=True)
@@ -52,14 +54,16 @@ class Watched(Setup):
     """A setup whose methods are watched. `stages` are client functions of the method's own."""
 
     stages: tuple[str, ...] = ()
-    notes: Notes = field(default_factory=Notes)
+    violations: Violations = field(default_factory=Violations)
 
     def algorithm(self) -> Algorithm:
         before = global_generators()
         method = super().algorithm()
-        _note_generators(self.notes, "__init__()", before)
+        _check_generators(self.violations, "__init__()", before)
         names = dict.fromkeys([*SERVER_FUNCTIONS, *CLIENT_FUNCTIONS, *self.stages])
-        return _wrapped(method, {name: functools.partial(_observed, self.notes) for name in names})
+        return _wrapped(
+            method, {name: functools.partial(_observed, self.violations) for name in names}
+        )
 
 
 @dataclass(frozen=True)
@@ -108,7 +112,9 @@ def _fields(setup: Setup) -> dict[str, Any]:
 
 
 Around = Callable[..., Any]
-"""around(function, method, *arguments): calls a function of a method, and does something before and after."""
+"""around(function, method, *arguments): calls a function of a method, and does something before and
+after.
+"""
 
 
 def _wrapped(method: Algorithm, around: dict[str, Around]) -> Algorithm:
@@ -129,7 +135,7 @@ def _wrapped(method: Algorithm, around: dict[str, Around]) -> Algorithm:
 
 
 def _observed(
-    notes: Notes, function: Callable[..., Any], method: Algorithm, *arguments: Any
+    violations: Violations, function: Callable[..., Any], method: Algorithm, *arguments: Any
 ) -> Any:
     name, where = function.__name__, _where(arguments)
     labels = list(inspect.signature(function).parameters)[1:]
@@ -137,21 +143,23 @@ def _observed(
     owned, generators = _owned(method), global_generators()
     result = function(method, *arguments)
     if path := changed(owned, _owned(method)):
-        notes.add(SELF, f"{name}() changed {path}{where}")
+        violations.add(SELF, f"{name}() changed {path}{where}")
     for label, argument, before in zip(labels, arguments, contents, strict=False):
         path = changed(before, _content(argument))
         if path is not None:
             place = f", at '{path}'" if path else ""
-            notes.add(ARGUMENT, f"{name}() changed its argument {label} in place{place}{where}")
-    _note_generators(notes, f"{name}(){where}", generators)
+            violations.add(
+                ARGUMENT, f"{name}() changed its argument {label} in place{place}{where}"
+            )
+    _check_generators(violations, f"{name}(){where}", generators)
     for text in _misfits(name, result, arguments):
-        notes.add(LEAF, f"{text}{where}")
+        violations.add(LEAF, f"{text}{where}")
     return result
 
 
-def _note_generators(notes: Notes, where: str, before: Flat) -> None:
+def _check_generators(violations: Violations, where: str, before: Flat) -> None:
     if generator := changed(before, global_generators()):
-        notes.add(GENERATOR, f"{where} drew from the global generator of {generator}")
+        violations.add(GENERATOR, f"{where} drew from the global generator of {generator}")
 
 
 def _content(argument: Any) -> Flat:

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import torch
 
-from pflbench import config
 from pflbench.errors import RunFailed
+from pflbench.methods.hyperparameters import make_run
 from pflbench.records.run_folder import RunFolder
 from pflbench.rng import stream
 from pflbench.simulation import runner
@@ -32,10 +32,10 @@ SETTINGS: dict[str, Any] = {**TOY, "clients": 8, "participation": 0.25, "rounds"
 SCRIPT = """
 import sys
 from pathlib import Path
-from pflbench import config
+from pflbench.methods.hyperparameters import make_run
 from pflbench.simulation import runner
 if __name__ == "__main__":
-    setup = runner.prepare(config.make("ditto", {settings!r}, {{}}), "ditto")
+    setup = runner.prepare(make_run("ditto", {settings!r}, {{}}), "ditto")
     runner.execute(setup, Path(sys.argv[1]), checkpoint_every=2, state_memory=float(sys.argv[2]))
 """
 
@@ -44,7 +44,7 @@ Call = Callable[..., tuple[int, str, str]]
 
 def run(out: Path, memory: float = 2.0, **how: Any) -> Path:
     """A whole run, or the rest of it; its folder."""
-    setup = runner.prepare(config.make("ditto", SETTINGS, {}), "ditto")
+    setup = runner.prepare(make_run("ditto", SETTINGS, {}), "ditto")
     return runner.execute(setup, out, checkpoint_every=2, state_memory=memory, **how).folder
 
 
@@ -98,7 +98,7 @@ def test_a_checkpoint_holds_the_states_that_changed_lately_and_names_the_rest(tm
                 [type(one) for one in torch.load(path, weights_only=True)["clients"].values()]
             )
 
-    setup = runner.prepare(config.make("ditto", many, {}), "ditto")
+    setup = runner.prepare(make_run("ditto", many, {}), "ditto")
     runner.execute(setup, tmp_path, checkpoint_every=2, watch=watch)
     assert len(held[-1]) > 16
     assert all(
@@ -301,7 +301,7 @@ def test_only_the_sample_is_scored():
     wanted = sample(8, 3)
     assert [job.client for job in jobs if job.stage == "personal_model"] == wanted
     assert [job.client for job in jobs if job.stage == "client_update"] == [*range(8)]
-    assert [job.client for job in jobs if job.score] == wanted
+    assert [job.client for job in jobs if job.evaluate] == wanted
 
 
 def test_mean_and_std_are_over_the_sample(call: Call):

@@ -125,18 +125,18 @@ def test_it_is_a_mapping_of_all_clients(tmp_path):
 def test_states_without_tensors_stay_in_memory(tmp_path):
     states = kept(tmp_path, 0)
     states.update({id: {} for id in range(3)})
-    states.settle()
-    states.settle()
+    states.write_unchanged()
+    states.write_unchanged()
     assert not states.folder.exists()
     assert states.copy() == {0: {}, 1: {}, 2: {}}
 
 
 def test_settling_writes_what_did_not_change_since_the_last_time(tmp_path):
     states = kept(tmp_path, 400, clients=3)
-    states.settle()
+    states.write_unchanged()
     assert not states.folder.exists()
     states[1] = state(11)
-    states.settle()
+    states.write_unchanged()
     assert on_disk(states) == [0, 2]
     names = states.copy()
     assert [type(names[id]) for id in range(3)] == [str, dict, str]
