@@ -1,4 +1,4 @@
-"""Ditto: the identities of a personal model beside FedAvg's."""
+"""Ditto: the identities of a personal model next to FedAvg's."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""FedAS: the identities of aligned bases and of weights by Fisher information."""
+"""FedAS: the identities of aligned bodies and of weights by Fisher information."""
 
 from typing import Any
 
@@ -50,7 +50,7 @@ def test_alignment_alone_and_fisher_weights_alone_make_another_method_than_fedpe
     assert not equal(federation.server["phi"], fedper.server["phi"])
 
 
-def test_permuting_the_clients_leaves_the_base_and_all_replies_unchanged():
+def test_permuting_the_clients_leaves_the_body_and_all_replies_unchanged():
     federation = played(fedas({"lr": 0.05}))
     forwards, backwards = replies_of(federation), replies_of(federation, (3, 2, 1, 0))
     assert all(equal(forwards[id]["phi"], backwards[id]["phi"]) for id in forwards)
@@ -60,7 +60,7 @@ def test_permuting_the_clients_leaves_the_base_and_all_replies_unchanged():
     assert equal(first, second)
 
 
-def test_servers_base_is_bit_identical_after_the_clients_aligned_it():
+def test_servers_body_is_bit_identical_after_the_clients_aligned_it():
     federation = played(fedas({"lr": 0.05, "align_lr": 0.1}))
     before = {name: p.clone() for name, p in federation.server["phi"].items()}
     for id in range(4):
@@ -83,7 +83,7 @@ def test_identical_clients_weigh_the_same(monkeypatch: pytest.MonkeyPatch):
         assert largest_change(federation.server["phi"], replies[0]["phi"]) < 1e-7
 
 
-def test_equal_fisher_traces_weigh_the_same_whatever_the_numbers_of_samples_and_others_in_proportion():
+def test_fisher_traces_weigh_in_proportion_whatever_the_numbers_of_samples():
     federation = fedas({"lr": 0.05})
     replies = replies_of(federation, (0, 1))
     a, b = (replies[id]["phi"] for id in (0, 1))
@@ -114,7 +114,7 @@ def test_degenerate_fisher_traces_fall_back_to_numbers_of_samples_and_say_so(
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_alignment_leaves_the_head_untouched_and_changes_the_base(optimizer):
+def test_alignment_leaves_the_head_untouched_and_changes_the_body(optimizer):
     federation = played(fedas({"lr": 0.05, "optimizer": optimizer}))
     for id in range(4):
         client = federation.client(id)
@@ -153,7 +153,7 @@ def test_fisher_trace_of_one_batch_is_the_squared_norm_of_the_mean_gradient():
 
 
 @pytest.mark.parametrize("samples, unchanged", [(1, True), (3, False)])
-def test_with_one_sample_of_a_class_and_the_clients_own_base_alignment_changes_nothing(
+def test_with_one_sample_of_a_class_and_the_clients_own_body_alignment_changes_nothing(
     samples: int, unchanged: bool
 ):
     split = split_by_class(DATA, [[0, 1, 2, 3] * samples, [0, 1]], [[0], [1]])
@@ -166,7 +166,7 @@ def test_with_one_sample_of_a_class_and_the_clients_own_base_alignment_changes_n
     assert (change < 1e-7) == unchanged
 
 
-def test_alignment_step_descends_the_sum_over_classes_of_mean_squared_distances_to_the_old_bases_means():
+def test_alignment_descends_the_summed_distances_to_the_prototypes_of_the_old_body():
     split = split_by_class(DATA, [[0] * 5 + [2] * 2 + [3], [0, 1]], [[0], [1]])
     federation = played(
         fedas({"lr": 0.5, "align_lr": 0.1, "align_batch_size": 1000}, split=split), 1
@@ -198,7 +198,7 @@ def test_unselected_clients_keep_their_model():
         )
 
 
-def test_client_without_training_data_can_be_scored():
+def test_client_without_training_data_can_be_evaluated():
     split = fedas(**TOY_CNN).partition
     empty = Partition((*split.train[:3], split.train[3][:0]), split.test)
     federation = played(fedas({"epochs": 1}, split=empty, **TOY_CNN), 1)

@@ -64,7 +64,7 @@ def test_two_clients_have_the_weights_of_the_closed_form():
 def test_a_far_away_client_has_weight_0_and_keeps_its_own_head(distance):
     V, H = clients_of(5)
     H[:, 0, 0] = (
-        0.0  # a direction in which the others agree: the far one cannot make up for their differences
+        0.0  # a direction in which the others agree: the far one cannot balance their differences
     )
     near = weights(np.delete(V, 2), np.delete(H, 2, axis=0))
     H[2, 0, 0] = distance
@@ -95,7 +95,7 @@ def test_weights_solve_the_program_written_out_in_which_the_own_row_of_D_D_is_ze
         np.testing.assert_allclose(row, by_descent.x, atol=1e-3)  # what is below that is dropped
 
 
-def test_V_is_the_total_variance_of_the_block_vector_over_n_and_H_its_mean_with_the_received_base():
+def test_V_is_the_total_variance_of_the_block_vector_over_n_and_H_its_mean_with_the_received_body():
     federation = played(toy("fedpac", {"lr": 0.1}), 1)
     message = message_to(federation, 1)
     client = federation.client(1)
@@ -111,7 +111,7 @@ def test_V_is_the_total_variance_of_the_block_vector_over_n_and_H_its_mean_with_
     )
 
 
-def test_centroids_are_of_the_trained_base_and_pooled_by_counts():
+def test_prototypes_are_of_the_trained_body_and_pooled_by_counts():
     federation = played(toy("fedpac", {"lr": 0.1}), 1)
     algorithm = federation.algorithm
     clients = [federation.client(i) for i in range(4)]
@@ -127,16 +127,16 @@ def test_centroids_are_of_the_trained_base_and_pooled_by_counts():
 
 
 def alternating(federation, rounds, base_epochs):
-    """One pass for the head, then some for the base, the head private: bases averaged by samples."""
+    """One pass for the head, some for the body; private heads, bodies averaged by samples."""
     task, hp = federation.algorithm.task, replace(federation.algorithm.hp, epochs=1, lr=0.1)
-    base, heads = phi(task.initial), {i: pi(task.initial) for i in range(task.clients)}
+    body, heads = phi(task.initial), {i: pi(task.initial) for i in range(task.clients)}
     for federation.round in range(rounds):
         replies = {}
         for i in federation.select():
             client = federation.client(i)
             theta = local_sgd(
                 cross_entropy_loss,
-                {**base, **heads[i]},
+                {**body, **heads[i]},
                 client,
                 replace(hp, lr=0.05),
                 part="head",
@@ -151,8 +151,8 @@ def alternating(federation, rounds, base_epochs):
                 stream="base",
             )
             heads[i], replies[i] = pi(theta), {"phi": phi(theta), "n": client.n}
-        base = weighted_mean(replies, "phi")
-    return base, heads
+        body = weighted_mean(replies, "phi")
+    return body, heads
 
 
 @pytest.mark.parametrize("participation", [1.0, 0.5])
@@ -167,14 +167,14 @@ def test_own_heads_without_a_pull_is_fedrep(participation):
 
 
 @pytest.mark.parametrize("participation", [1.0, 0.5])
-def test_own_heads_without_a_pull_is_alternating_training_with_one_pass_for_the_head_and_r_for_the_base(
+def test_own_heads_without_a_pull_is_alternating_training_of_head_and_body(
     participation,
 ):
     hp = {"heads": "own", "lam": 0.0, "lr": 0.1, "head_lr": 0.05, "epochs": 2}
     settings = {"clients": 5, "participation": participation}
     ours = played(toy("fedpac", hp, **settings))
-    base, heads = alternating(toy("fedpac", hp, **settings), 3, 2)
-    assert equal(ours.server["phi"], base)
+    body, heads = alternating(toy("fedpac", hp, **settings), 3, 2)
+    assert equal(ours.server["phi"], body)
     for i in range(5):
         assert equal(message_to(ours, i)["pi"], heads[i])
 
@@ -225,7 +225,7 @@ def test_the_first_round_has_no_pull_and_later_ones_have():
     assert not equal(plain.server["phi"], pulled.server["phi"])
 
 
-def test_a_class_without_global_centroid_is_pulled_to_the_clients_own_mean_from_before_training():
+def test_a_class_without_global_prototype_is_pulled_to_the_clients_own_mean_from_before_training():
     federation = played(toy("fedpac", {"lam": 5.0, "lr": 0.1}), 1)
     client, message = federation.client(0), message_to(federation, 0)
     x, y = next(client.samples())

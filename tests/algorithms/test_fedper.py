@@ -1,4 +1,4 @@
-"""FedPer: the identities of a shared base and private heads."""
+"""FedPer: the identities of a shared body and private heads."""
 
 import sys
 from functools import partial
@@ -18,13 +18,13 @@ def equal(first, second) -> bool:
 def test_heads_never_leave_the_client():
     federation = toy("fedper")
     reply, state = federation.algorithm.client_update(federation.client(0), federation.server)
-    base = set(phi(federation.algorithm.task.initial))
+    body = set(phi(federation.algorithm.task.initial))
     assert set(reply) == {"phi", "n"}
-    assert set(reply["phi"]) == base
-    assert set(state["pi"]) == set(federation.algorithm.task.initial) - base
+    assert set(reply["phi"]) == body
+    assert set(state["pi"]) == set(federation.algorithm.task.initial) - body
     federation.step()
     assert set(federation.server) == {"phi"}
-    assert set(federation.server["phi"]) == base
+    assert set(federation.server["phi"]) == body
 
 
 def test_one_client_is_local_bit_for_bit():
@@ -52,7 +52,7 @@ def test_no_layer_private_is_fedavg():
     assert equal(bare(fedper.server["phi"]), bare(fedavg.server["theta"]))
 
 
-def test_first_round_base_is_fedavgs_and_later_ones_are_not():
+def test_first_round_body_is_fedavgs_and_later_ones_are_not():
     fedavg, fedper = toy("fedavg", {"lr": 0.05}), toy("fedper", {"lr": 0.05})
     fedavg.step()
     fedper.step()
@@ -62,7 +62,7 @@ def test_first_round_base_is_fedavgs_and_later_ones_are_not():
     assert not equal(fedper.server["phi"], phi(fedavg.server["theta"]))
 
 
-def test_download_changes_the_base_only_also_for_clients_long_unselected():
+def test_download_changes_the_body_only_also_for_clients_long_unselected():
     federation = toy("fedper", {"lr": 0.05}, clients=6, participation=0.2)
     federation.step()
     (first,) = federation.states
@@ -92,7 +92,7 @@ def test_head_at_rate_zero_is_fedavg_with_a_frozen_head(monkeypatch: pytest.Monk
     assert equal(fedper.server["phi"], fedavg.server["theta"])
 
 
-def test_permuting_clients_leaves_the_base_unchanged():
+def test_permuting_clients_leaves_the_body_unchanged():
     federation = toy("fedper", {"lr": 0.05})
     algorithm = federation.algorithm
     replies = {

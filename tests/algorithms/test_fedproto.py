@@ -1,4 +1,4 @@
-"""FedProto: the identities of private models that share class means."""
+"""FedProto: the identities of private models that share prototypes."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ def split(train, test):
 
 
 def uploads(federation, hp_of_server):
-    """What all clients would send with the common initial base, and the prototypes that a server makes of it."""
+    """What all clients send with the common initial body, and the server's prototypes."""
     replies = {
         i: federation.algorithm.client_update(federation.client(i), message_of(federation))[0]
         for i in range(4)
@@ -45,8 +45,8 @@ def test_round_1_is_local_for_every_lambda_and_round_2_is_not(lam):
 
 
 @pytest.mark.parametrize("collect", ["during", "after"])
-def test_one_base_for_all_weighted_prototypes_are_pooled_class_means(collect):
-    federation = toy("fedproto", {"lr": 0.0, "collect": collect})  # nothing moves: one base for all
+def test_one_body_for_all_weighted_prototypes_are_pooled_ones(collect):
+    federation = toy("fedproto", {"lr": 0.0, "collect": collect})  # nothing moves: one body for all
     _, G = uploads(federation, {"weights": "counts"})
     net = federation.algorithm.net(federation.algorithm.task.initial)
     x, y = (
@@ -62,7 +62,7 @@ def test_one_base_for_all_weighted_prototypes_are_pooled_class_means(collect):
 @pytest.mark.parametrize(
     "shares, same", [([[0, 1], [0, 1]], True), ([[0, 1], [0, 0, 0, 1]], False)]
 )
-def test_one_base_for_all_plain_means_are_the_pooled_ones_iff_counts_are_equal(shares, same):
+def test_one_body_for_all_plain_means_are_the_pooled_ones_iff_counts_are_equal(shares, same):
     given = split(shares, [[0], [1]])
     found = {}
     for weights in ("equal", "counts"):
@@ -172,6 +172,6 @@ def test_class_that_nobody_of_the_cohort_holds_keeps_its_prototype():
     assert G["means"][:, 0].tolist() == [0.0, 1.0]
 
 
-def test_head_is_scored_before_there_are_prototypes():
+def test_head_is_evaluated_before_there_are_prototypes():
     accuracy = toy("fedproto").start()[0]["accuracy"]
     assert accuracy["pre"] == accuracy["head"] == toy("local").start()[0]["accuracy"]["pre"]

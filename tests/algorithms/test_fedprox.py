@@ -14,7 +14,7 @@ def close(first, second) -> None:
 
 
 def later(name, hp):
-    """A federation of one client after its first round, so that the anchor is no longer the initial model."""
+    """One client after its first round: the anchor is no longer the initial model."""
     federation = toy(name, hp, clients=1)
     federation.step()
     return federation

@@ -1,4 +1,4 @@
-"""FedRep: the identities of heads that are fitted first and a shared base that is trained after them."""
+"""FedRep: the identities of heads that are fitted first, and a shared body after them."""
 
 import dataclasses
 import sys
@@ -36,21 +36,21 @@ def test_a_phase_changes_its_own_part_only(
     assert equal(state["pi"], client.state["pi"]) == (not head_phase)
 
 
-def test_upload_is_the_base_exactly_and_the_server_has_no_head():
+def test_upload_is_the_body_exactly_and_the_server_has_no_head():
     federation = toy("fedrep")
-    base = phi(federation.algorithm.task.initial)
+    body = phi(federation.algorithm.task.initial)
     reply, state = federation.algorithm.client_update(federation.client(0), federation.server)
     assert set(reply) == {"phi", "n"}
-    assert reply["phi"].keys() == base.keys()
+    assert reply["phi"].keys() == body.keys()
     assert state["pi"].keys() == pi(federation.algorithm.task.initial).keys()
     record, _ = federation.step()
-    payload = 4 * 4 * sum(p.numel() for p in base.values())  # 4 clients, 4 bytes
+    payload = 4 * 4 * sum(p.numel() for p in body.values())  # 4 clients, 4 bytes
     assert record["bytes"] == {"down": {"phi": payload}, "up": {"phi": payload, "n": 16}}
     assert federation.server.keys() == {"phi"}
-    assert federation.server["phi"].keys() == base.keys()
+    assert federation.server["phi"].keys() == body.keys()
 
 
-def test_no_base_passes_leave_the_base_and_fit_logistic_regressions_on_fixed_features():
+def test_no_body_passes_leave_the_body_and_fit_logistic_regressions_on_fixed_features():
     federation = toy("fedrep", {"lr": 0.1, "epochs": 0, "head_epochs": 2})
     task = federation.algorithm.task
     net = task.net(task.initial)
@@ -68,7 +68,7 @@ def test_no_base_passes_leave_the_base_and_fit_logistic_regressions_on_fixed_fea
         torch.testing.assert_close(p, expected.detach(), rtol=1e-4, atol=1e-6)
 
 
-def test_no_base_passes_make_heads_independent_of_other_clients():
+def test_no_body_passes_make_heads_independent_of_other_clients():
     hparams = {"lr": 0.1, "epochs": 0, "head_epochs": 1}
     split = toy("fedrep").partition
     fewer = Partition((*split.train[:3], split.train[3][:5]), split.test)
@@ -106,7 +106,7 @@ def test_no_head_passes_are_fedper_with_a_frozen_head(monkeypatch: pytest.Monkey
     assert not equal(fedrep.server["phi"], phi(fedrep.algorithm.task.initial))
 
 
-def test_base_step_takes_the_gradient_at_the_new_head():
+def test_body_step_takes_the_gradient_at_the_new_head():
     federation = toy("fedrep", {"lr": 0.1, "batch_size": 1000, "head_epochs": 3})
     client, task = federation.client(0), federation.algorithm.task
     reply, state = federation.algorithm.client_update(client, federation.server)
@@ -139,7 +139,7 @@ def test_client_order_does_not_matter():
     assert equal(algorithm.aggregate({}, replies)["phi"], algorithm.aggregate({}, backwards)["phi"])
 
 
-def test_one_client_trains_head_and_base_in_turn_and_is_not_local():
+def test_one_client_trains_head_and_body_in_turn_and_is_not_local():
     federation = toy("fedrep", {"lr": 0.1}, clients=1)
     theta, hp = federation.algorithm.task.initial, federation.algorithm.hp
     for round in range(2):
@@ -166,7 +166,7 @@ def test_one_client_trains_head_and_base_in_turn_and_is_not_local():
     assert not equal(alone.states[0]["theta"], theta)
 
 
-def test_heads_of_unselected_clients_stay_and_are_scored_with_the_newest_base():
+def test_heads_of_unselected_clients_stay_and_are_evaluated_with_the_newest_body():
     federation = played(toy("fedrep", {"lr": 0.1}, clients=6, participation=0.2), 1)
     for id in range(6):
         model = federation.algorithm.personal_model(federation.client(id), federation.server)

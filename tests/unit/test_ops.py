@@ -167,7 +167,7 @@ def omega(labels, values, counts):
     }
 
 
-def test_pooled_prototypes_by_hand():
+def test_aggregated_prototypes_by_hand():
     replies = {0: omega([0, 2], [1.0, 5.0], [1, 4]), 4: omega([0], [4.0], [2])}
     pooled = ops.aggregate_prototypes(replies, "omega", 4)
     assert pooled["labels"].tolist() == [0, 2]
@@ -178,7 +178,7 @@ def test_pooled_prototypes_by_hand():
     assert shared["labels"].tolist() == [0]
 
 
-def test_pooled_prototypes_keep_what_nobody_refreshed():
+def test_aggregated_prototypes_keep_what_nobody_refreshed():
     previous = omega([1, 2], [7.0, 8.0], [9, 9])["omega"]
     replies = {0: omega([2], [5.0], [4])}
     pooled = ops.aggregate_prototypes(replies, "omega", 4, previous)
@@ -190,7 +190,7 @@ def test_pooled_prototypes_keep_what_nobody_refreshed():
     ]  # class 2 was sent, by too few: its old prototype goes too
 
 
-def test_targets_find_rows_and_say_which_are_known():
+def test_prototype_rows_find_rows_and_say_which_are_known():
     rows, known = ops.prototype_rows(
         omega([1, 3], [0.0, 0.0], [1, 1])["omega"], torch.tensor([3, 0, 1, 2]), 4
     )

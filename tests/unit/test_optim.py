@@ -9,12 +9,18 @@ import torch
 from pflbench.optim import SGD, Adam
 
 
-def trained(kind, steps: int = 7, **options):
-    """Parameters after some steps on a problem in which the second has no gradient in every other step."""
+def trained(kind, steps: int = 7, anew_after: int | None = None):
+    """Parameters after some steps on a problem in which the second has no gradient in every other step.
+
+    With `anew_after`, another optimizer takes over then, in the state of the first.
+    """
     draws = torch.Generator().manual_seed(0)
     a, b = (torch.randn(4, 3, generator=draws).requires_grad_() for _ in range(2))
-    optimizer = kind([a, b], lr=0.05, **options)
+    optimizer = kind([a, b], lr=0.05)
     for step in range(steps):
+        if step == anew_after:
+            first, optimizer = optimizer, kind([a, b], lr=0.05)
+            optimizer.load(first.state())
         loss = (a - 1).square().sum() + ((a * b).sin().sum() if step % 2 else 0.0)
         optimizer.zero_grad()
         loss.backward()
@@ -26,6 +32,23 @@ def trained(kind, steps: int = 7, **options):
 def test_steps_are_those_of_torch_also_where_gradients_are_missing(ours, theirs):
     for mine, reference in zip(trained(ours), trained(theirs), strict=True):
         torch.testing.assert_close(mine, reference, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("kind", [SGD, Adam])
+def test_an_optimizer_that_loads_the_state_of_another_takes_its_next_steps(kind):
+    for mine, reference in zip(trained(kind, anew_after=3), trained(kind), strict=True):
+        assert torch.equal(mine, reference)
+
+
+def test_a_loaded_state_is_a_copy():
+    a = torch.zeros(3, requires_grad=True)
+    first, second = Adam([a], lr=0.1), Adam([a], lr=0.1)
+    second.load(first.state())
+    a.sum().backward()
+    second.step()
+    assert [int(t) for t in first.state()["t"]] == [0]
+    assert [int(t) for t in second.state()["t"]] == [1]
+    assert not first.state()["m"][0].any()
 
 
 def test_adam_of_channels_last_weights_is_that_of_torch():
