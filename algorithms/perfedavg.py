@@ -1,11 +1,13 @@
-"""PerFedAvg (Fallah et al., "Personalized federated learning with theoretical guarantees: a model-agnostic
-meta-learning approach", NeurIPS 2020), Algorithm 1.
+"""PerFedAvg (Fallah et al., "Personalized federated learning with theoretical guarantees: a
+model-agnostic meta-learning approach", NeurIPS 2020), Algorithm 1.
 
-Down: w. Up: theta, n. Private: nothing. Evaluated: w after `adapt_steps` steps on the client's training data (pre).
-Deviations: first-order by default, without the Hessian term (`variant` "hessian_free" has it); clients weigh by samples
-(option `uniform`); a round is a pass over batches whose halves are the inner and the outer batch. The FedCoSR paper's
-"meta learning steps" are read as the steps before scoring. A client whose adaptation is not finite is scored with w
-(logged as `not_adapted`). The score right after training is of the client's own theta, adapted likewise.
+Down: w. Up: theta, n. Private: nothing. Evaluated: w after `adapt_steps` gradient steps on the
+client's training data (pre).
+Deviations: first-order by default, without the Hessian term (`variant` "hessian_free" has it);
+clients are weighted by samples (option `uniform`); a round is a pass over batches whose halves are
+the inner and the outer batch. The FedCoSR paper's "meta learning steps" are read as the steps of
+adaptation before evaluation. A client whose adaptation is not finite is evaluated with w (logged as
+`not_adapted`). At `post` the client's own theta is evaluated, adapted in the same way.
 """
 
 from collections.abc import Callable, Iterator
@@ -47,16 +49,16 @@ class PerFedAvgHparams(Hparams):
     keep_optimizer: bool = hparam(False, [False], "its gradient steps have no state", tune=False)
     inner_steps: int = hparam(1, (0, 20), "inner steps before each outer one")
     outer_steps: int | None = hparam(
-        None, (1, 1000), "outer steps in a round; none: all batches of the passes"
+        None, (1, 1000), "outer steps per round; none: all batches of the passes"
     )
-    adapt_steps: int = hparam(10, (0, 100), "r_meta, steps of adaptation before scoring", STEPS)
+    adapt_steps: int = hparam(10, (0, 100), "r_meta, steps of adaptation before evaluation", STEPS)
     variant: str = hparam(
         "first_order", ["first_order", "hessian_free"], "whether the Hessian term is left out"
     )
     difference: float = hparam(
         1e-3, (1e-5, 0.1), "d of the difference quotient that stands for the Hessian"
     )
-    uniform: bool = hparam(False, [False, True], "clients weigh equally; false: by samples")
+    uniform: bool = hparam(False, [False, True], "weight clients equally; false: by samples")
 
 
 class PerFedAvg(Algorithm):
@@ -68,45 +70,57 @@ class PerFedAvg(Algorithm):
         return "theta", "theta + 1"
 
     def client_update(self, client: Client, message: Message) -> tuple[Message, State]:
-        net, theta = self.prepared(client, message["theta"], "train")
-        others = self.batches(client, "hessian")
+        net = self.training_net(client, message["theta"], "train")
+        theta = trained_parameters(net)
+        hessian_batches = self.batches(client, "hessian")
         for x, y in self.batches(client, "train"):
-            (x1, x2), (y1, y2) = (t.tensor_split(2) for t in (x, y))
-            third = gradient(net, *next(others), "") if self.hp.variant == "hessian_free" else None
-            theta = self.step(theta, gradient(net, x1, y1, ""), gradient(net, x2, y2), third)
-        return {"theta": plain(message["theta"], theta), "n": client.n}, {}
+            x_inner, x_outer = x.tensor_split(2)
+            y_inner, y_outer = y.tensor_split(2)
+            inner = gradient(net, x_inner, y_inner, name="")
+            outer = gradient(net, x_outer, y_outer)
+            third = None
+            if self.hp.variant == "hessian_free":
+                x_third, y_third = next(hessian_batches)
+                third = gradient(net, x_third, y_third, name="")
+            theta = self.step(theta, inner, outer, third)
+        return {"theta": completed(theta, message["theta"]), "n": client.n}, {}
 
     def batches(self, client: Client, stream: str) -> Iterator[Batch]:
-        """Batches of two samples or more: one sample cannot be split."""
+        """The batches of a round, of two samples or more: one sample cannot be split."""
         passes = max(self.hp.epochs, self.hp.outer_steps or 0)
-        usable = (
-            batch
-            for batch in client.batches(self.hp.batch_size, passes, stream)
-            if len(batch[1]) > 1
-        )
-        return islice(usable, self.hp.outer_steps)
+        drawn = client.batches(self.hp.batch_size, passes, stream)
+        splittable = ((x, y) for x, y in drawn if len(y) > 1)
+        return islice(splittable, self.hp.outer_steps)
 
     def step(
         self, theta: Params, inner: Gradient, outer: Gradient, third: Gradient | None = None
     ) -> Params:
-        """theta' = theta - alpha inner(theta); theta <- theta - beta (I - alpha H(theta)) outer(theta').
+        """theta' = theta - alpha inner(theta); theta <- theta - beta (I - alpha H) outer(theta').
 
-        The factor with H, the derivative of `third`, is left out if there is none. With several inner steps there is
-        one factor for each.
+        H is the derivative of `third` at theta; without `third` the factor is left out. Several
+        inner steps have one factor each.
         """
-        hp, path = self.hp, [theta]
-        for _ in range(hp.inner_steps):
-            path.append(moved(path[-1], -hp.alpha, inner(path[-1])))
-        g = outer(path[-1])
+        points = [theta]
+        for _ in range(self.hp.inner_steps):
+            point = points[-1]
+            points.append(moved(point, -self.hp.alpha, inner(point)))
+        g = outer(points[-1])
         if third is not None:
-            for point in reversed(path[:-1]):
-                ahead, behind = (third(moved(point, d, g)) for d in (hp.difference, -hp.difference))
-                Hg = {name: (ahead[name] - behind[name]) / (2 * hp.difference) for name in g}
-                g = moved(g, -hp.alpha, Hg)
-        return moved(theta, -hp.lr, g)
+            for point in reversed(points[:-1]):
+                g = moved(g, -self.hp.alpha, self.hessian_product(third, point, g))
+        return moved(theta, -self.hp.lr, g)
+
+    def hessian_product(self, third: Gradient, point: Params, g: Params) -> Params:
+        """H g ~ [third(point + d g) - third(point - d g)] / (2 d)."""
+        d = self.hp.difference
+        ahead = third(moved(point, d, g))
+        behind = third(moved(point, -d, g))
+        return {name: (ahead[name] - behind[name]) / (2 * d) for name in g}
 
     def aggregate(self, server: State, replies: Replies) -> State:
-        weights = dict.fromkeys(replies, torch.ones(())) if self.hp.uniform else None
+        weights = None  # by samples
+        if self.hp.uniform:
+            weights = dict.fromkeys(replies, torch.ones(()))
         return {"theta": weighted_mean(replies, "theta", weights)}
 
     def personal_model(self, client: Client, message: Message) -> Model:
@@ -115,35 +129,43 @@ class PerFedAvg(Algorithm):
         return theta
 
     def trained_model(self, client: Client, message: Message, reply: Message) -> Model:
-        return self.adapted(client, reply["theta"])[0]
+        theta, _ = self.adapted(client, reply["theta"])
+        return theta
 
     def extra_models(self, client: Client, message: Message) -> dict[str, Model]:
         return {"global": message["theta"]}
 
     def adapted(self, client: Client, w: Params) -> tuple[Params, Tensor]:
-        """A copy of w after r_meta steps theta <- theta - alpha grad CE(theta; b), b of the inner batches' size.
-
-        And whether it is finite; w itself if not.
-        """
-        net, theta = self.prepared(client, w, "adapt")
-        if len(client.y):
-            size, steps = max(1, self.hp.batch_size // 2), self.hp.adapt_steps
-            for batch in islice(client.batches(size, steps, "adapt"), steps):
-                theta = moved(theta, -self.hp.alpha, gradient(net, *batch, "")(theta))
+        """A copy of w after r_meta steps theta <- theta - alpha grad CE(theta; b), and whether it is
+        finite; if it is not, the copy is w itself. b has the size of the inner batches."""
+        net = self.training_net(client, w, "adapt")
+        theta = trained_parameters(net)
+        size = max(1, self.hp.batch_size // 2)
+        steps = self.hp.adapt_steps
+        for x, y in islice(client.batches(size, steps, "adapt"), steps):
+            g = gradient(net, x, y, name="")(theta)
+            theta = moved(theta, -self.hp.alpha, g)
         finite = torch.stack([p.isfinite().all() for p in theta.values()]).all()
-        return {
-            name: torch.where(finite, p, w[name]) for name, p in plain(w, theta).items()
-        }, finite
+        whole = completed(theta, w)
+        return {name: torch.where(finite, p, w[name]) for name, p in whole.items()}, finite
 
-    def prepared(self, client: Client, w: Params, stream: str) -> tuple[Net, Params]:
-        net = client.task.net(w, self.hp.dropout, client.generator("dropout", stream)).train()
-        return net, {name: p.detach() for name, p in net.named_parameters()}
-
-
-def moved(theta: Params, rate: float, g: Params) -> Params:
-    return {name: p.add(g[name], alpha=rate) for name, p in theta.items()}
+    def training_net(self, client: Client, w: Params, stream: str) -> Net:
+        draws = client.generator("dropout", stream)
+        return client.task.net(w, self.hp.dropout, draws).train()
 
 
-def plain(whole: Params, theta: Params) -> Params:
-    """theta in row-major layout, with what else (buffers) belongs to the model."""
-    return {**whole, **{name: p.contiguous() for name, p in theta.items()}}
+def trained_parameters(net: Net) -> Params:
+    return {name: p.detach() for name, p in net.named_parameters()}
+
+
+def moved(theta: Params, rate: float, direction: Params) -> Params:
+    """theta + rate * direction."""
+    return {name: p.add(direction[name], alpha=rate) for name, p in theta.items()}
+
+
+def completed(theta: Params, model: Params) -> Params:
+    """The model (with its buffers, if any) whose parameters are theta, in row-major layout."""
+    whole = dict(model)
+    for name, p in theta.items():
+        whole[name] = p.contiguous()
+    return whole

@@ -194,18 +194,18 @@ def test_subset_is_the_same_within_a_round_and_another_in_the_next():
     assert not torch.equal(drawn(), first)
 
 
-def test_scored_model_is_the_one_that_the_next_round_starts_from():
+def test_evaluated_model_is_the_one_that_the_next_round_starts_from():
     federation = played(fedala({"lr": 0.5}), 2)
     before = [federation.states[id]["W"] for id in range(4)]
-    scored = [model_of(federation, id) for id in range(4)]
+    evaluated = [model_of(federation, id) for id in range(4)]
     assert all(equal(federation.states[id]["W"], before[id]) for id in range(4))
     starts = [
         federation.algorithm.merged(federation.client(id), federation.server)[0] for id in range(4)
     ]
-    assert all(map(equal, scored, starts))
+    assert all(map(equal, evaluated, starts))
 
 
-def test_client_that_never_took_part_is_scored_with_the_global_model():
+def test_client_that_never_took_part_is_evaluated_with_the_global_model():
     federation = played(fedala(clients=6, participation=0.34))
     for id in set(range(6)) - set(federation.states):
         assert equal(model_of(federation, id), federation.server["theta"])

@@ -41,7 +41,7 @@ def reply_of(slots, centres, wins=()):
     return {"clusters": clusters, "wins": torch.tensor(wins)}
 
 
-def test_one_cluster_a_class_without_importances_is_fedproto_by_counts_collected_after():
+def test_one_cluster_per_class_without_importances_is_fedproto_by_counts_collected_after():
     ours = toy("fedstream", {**PLAIN, "lam": 3.0, "lr": 0.05})
     fedproto = toy("fedproto", {"weights": "counts", "collect": "after", "lam": 3.0, "lr": 0.05})
     for _ in range(4):
@@ -303,7 +303,7 @@ def test_sizes_bound_what_is_sent():
         assert sum(record["bytes"]["up"].values()) <= 4 * ((2 + 3) * 2 * (8 + 3) + 2 * 4 * 3)
 
 
-def test_head_is_scored_while_there_are_no_clusters_and_unseen_clients_use_the_pool():
+def test_head_is_evaluated_while_there_are_no_clusters_and_unseen_clients_use_the_pool():
     federation = toy("fedstream", participation=0.25)
     accuracy = federation.start()[0]["accuracy"]
     assert accuracy["pre"] == accuracy["head"]

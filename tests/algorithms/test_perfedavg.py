@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from pflbench import config
 from pflbench.api import Client, collect_logs
+from pflbench.methods.hyperparameters import make_run
 from pflbench.simulation.engine import Serial
 from pflbench.simulation.federation import Federation
 from pflbench.testing import TOY, equal, split_by_class, toy
@@ -52,7 +52,7 @@ def test_alpha_0_is_fedavg_with_rate_beta_on_the_second_halves(monkeypatch: pyte
         )
 
 
-def test_no_steps_of_adaptation_score_the_global_model_itself():
+def test_no_steps_of_adaptation_evaluate_the_global_model_itself():
     federation = toy("perfedavg", {"adapt_steps": 0})
     federation.step()
     assert equal(adapted(federation, 0), federation.server["theta"])
@@ -106,17 +106,15 @@ def test_hessian_term_is_the_derivative_through_the_inner_step():
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_evaluation_changes_nothing_stored_and_no_later_training(variant: str):
-    scored, unscored = (
-        toy("perfedavg", {"variant": variant}, eval_every=every) for every in (1, 3)
-    )
-    for federation in (scored, unscored):
+    often, rarely = (toy("perfedavg", {"variant": variant}, eval_every=every) for every in (1, 3))
+    for federation in (often, rarely):
         for _ in range(3):
             federation.step()
-    assert equal(scored.server["theta"], unscored.server["theta"])
-    assert all(state == {} for state in scored.states.values())
-    before = {name: p.clone() for name, p in scored.server["theta"].items()}
-    assert not equal(adapted(scored, 0), before)
-    assert equal(scored.server["theta"], before)
+    assert equal(often.server["theta"], rarely.server["theta"])
+    assert all(state == {} for state in often.states.values())
+    before = {name: p.clone() for name, p in often.server["theta"].items()}
+    assert not equal(adapted(often, 0), before)
+    assert equal(often.server["theta"], before)
 
 
 def test_permuted_test_labels_change_the_accuracy_but_not_the_adapted_model():
@@ -144,7 +142,7 @@ def test_adaptation_lowers_the_loss_on_training_data():
     assert after < before
 
 
-def test_adaptation_that_is_not_finite_is_dropped_and_noted():
+def test_adaptation_that_is_not_finite_is_dropped_and_logged():
     federation = toy("perfedavg", {"alpha": 1e30, "lr": 0.0, "adapt_steps": 5, "inner_steps": 0})
     record, _ = federation.step()
     assert equal(adapted(federation, 0), federation.server["theta"])
@@ -195,5 +193,5 @@ def test_uniform_weights():
     "dataset, alpha, steps", [("cifar10", 0.2, 5), ("emnist", 0.05, 10), ("cifar100", 0.01, 20)]
 )
 def test_defaults_of_the_paper_by_data_set(dataset: str, alpha: float, steps: int):
-    hp = config.make("perfedavg", {"dataset": dataset}, {}).hparams
+    hp = make_run("perfedavg", {"dataset": dataset}, {}).hparams
     assert (hp["alpha"], hp["adapt_steps"], hp["batch_size"]) == (alpha, steps, 32)

@@ -30,7 +30,7 @@ def problem(seed=0, classes=4, k=6, n=30):
 
 
 def logits(z, M, S, q):
-    w, b = plugin.lda(M, S, q)
+    w, b = plugin.discriminant(plugin.Gaussians(M, S), q)
     return z @ w.T + b
 
 
@@ -100,7 +100,7 @@ def test_beta_1_logits_of_known_classes_are_independent_of_the_global_gaussians(
 
 
 def trained_by_hand(federation, client, message):
-    """SGD over the base under a fixed head, made from distances; the new base and all features seen."""
+    """SGD over the body under a fixed head, made from distances; the new body and all features seen."""
     q = client_priors(client.counts)
     k = federation.algorithm.task.width
     S = torch.zeros(k, k, dtype=torch.float64)
@@ -134,32 +134,32 @@ def test_the_head_is_the_same_all_through_training_and_covariances_are_symmetric
         for name, p in reply["phi"].items():
             torch.testing.assert_close(p, net.state_dict()[name], rtol=1e-4, atol=1e-5)
         federation.step()
-        _, S = plugin.unpacked(federation.server)
+        _, S = plugin.received(federation.server)
         assert torch.equal(S, S.T)
         assert torch.linalg.eigvalsh(S).min() > 0
 
 
-def test_all_beta_0_leaves_the_shared_gaussians_as_they_began():
+def test_all_beta_0_leaves_the_shared_gaussians_as_they_were():
     federation = toy("pfedfda", {"beta": "global", "lr": 0.1})
-    began = federation.algorithm.init_server()
+    start = federation.algorithm.init_server()
     played(federation)
-    assert torch.equal(federation.server["means"], began["means"])
-    assert torch.equal(federation.server["covariance"], began["covariance"])
-    assert began["means"].min() >= 0 and began["means"].max() <= 1
-    assert torch.equal(plugin.unpacked(began)[1], torch.eye(8, dtype=torch.float64))
+    assert torch.equal(federation.server["means"], start["means"])
+    assert torch.equal(federation.server["covariance"], start["covariance"])
+    assert start["means"].min() >= 0 and start["means"].max() <= 1
+    assert torch.equal(plugin.received(start)[1], torch.eye(8, dtype=torch.float64))
 
 
 def test_one_client_with_beta_1_makes_the_shared_means_its_class_means_where_it_has_more_than_2_samples():
     labels = [0] * 20 + [1] * 9 + [2] * 2
     split = split_by_class(toy("pfedfda").run.dataset, [labels], [[0, 1]])
     federation = toy("pfedfda", {"beta": "local", "lr": 0.1}, split=split)
-    began = federation.server
-    _, z, y = trained_by_hand(federation, federation.client(0), began)
+    start = federation.server
+    _, z, y = trained_by_hand(federation, federation.client(0), start)
     federation.step()
-    M, S = plugin.unpacked(federation.server)
+    M, S = plugin.received(federation.server)
     for c in (0, 1):
         torch.testing.assert_close(M[c], z[y == c].double().mean(0), rtol=1e-4, atol=1e-5)
-    assert torch.equal(federation.server["means"][2:], began["means"][2:])
+    assert torch.equal(federation.server["means"][2:], start["means"][2:])
     rest = torch.cat([z[y == c] - z[y == c].mean(0) for c in (0, 1, 2)]).double()
     expected = rest.T @ rest / (len(z) - 1) + torch.eye(8) + 1e-4
     torch.testing.assert_close(S, expected, rtol=1e-4, atol=1e-5)
@@ -192,7 +192,7 @@ def test_beta_follows_who_is_right_about_the_means():
     right = 2 * problem(k=8)[0]
     z = drawn(client, right, 1.0)
     trusting, doubting = (
-        federation.algorithm.validated(client, z, client.y, (shared, eye), 1)
+        federation.algorithm.validated(client, z, client.y, plugin.Gaussians(shared, eye), 1)
         for shared in (right, right.flip(0))
     )
     assert trusting[0] < 0.4
@@ -204,7 +204,7 @@ def test_beta_is_the_best_of_a_grid(kind):
     federation: Any = toy("pfedfda", {"beta": kind}, clients=1)
     algorithm, client = federation.algorithm, federation.client(0)
     right, S, _, _ = problem(k=8)
-    shared = (right + 0.5 * problem(seed=1, k=8)[0], S)
+    shared = plugin.Gaussians(right + 0.5 * problem(seed=1, k=8)[0], S)
     z, y, q = drawn(client, right, 0.8), client.y, plugin.priors(client)
     split = plugin.stratified(y, 2, client.generator("folds"))
 
