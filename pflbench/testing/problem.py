@@ -14,7 +14,7 @@ from pflbench.data import datasets
 from pflbench.data.label_skew import Ints
 from pflbench.data.partition import Partition
 from pflbench.methods.hyperparameters import make_run
-from pflbench.simulation import runner as rounds
+from pflbench.simulation import runner
 from pflbench.simulation.client_worker import Setup
 from pflbench.simulation.engine import Serial
 from pflbench.simulation.federation import Federation
@@ -64,7 +64,7 @@ def toy_setup(
     chosen = {**TOY, **settings}
     if split is not None:
         chosen.update(clients=len(split.train), partition="iid", min_samples=1)
-    setup = rounds.prepare(make_run(plugin, chosen, hparams or {}), plugin)
+    setup = runner.prepare(make_run(plugin, chosen, hparams or {}), plugin)
     return setup if split is None else replace(setup, partition=split)
 
 
