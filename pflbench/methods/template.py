@@ -6,10 +6,12 @@ from pathlib import Path
 
 from pflbench.errors import UserError
 from pflbench.methods import registry
+from pflbench.methods.files import plain
 
 SKELETON = '''"""{title} (authors, "title of the paper", venue {year}), Algorithm 1.
 
-Down: theta. Up: theta, n. Private: nothing. Evaluated: the new global model on every client's test data (pre).
+Down: theta. Up: theta, n. Private: nothing.
+Evaluated: the new global model on every client's test data (pre).
 Deviations: none.
 """
 
@@ -23,36 +25,43 @@ from pflbench.api import Algorithm, Client, Hparams, Message, Model, Net, Replie
 
 @dataclass(frozen=True)
 class {title}Hparams(Hparams):
-    # Each on one line: default, search range or list of choices, meaning. lr, batch_size, epochs... are inherited.
+    # hparam(default, (low, high) or [choices], "meaning"); batch_size, epochs, ... are inherited
     lr: float = hparam(0.01, (1e-4, 1.0), "eta, learning rate of local training")
 
 
 class {title}(Algorithm):
     title = "{title}"
     family = "the technique in two words"
-    evaluation_point = "pre"  # "post" where the model right after local training is what the paper reports
+    evaluation_point = "pre"  # "post": the paper reports models right after local training
     hp: {title}Hparams
 
     def costs(self) -> tuple[str, str]:
+        """Numbers sent to and by a client per round; phi and pi are the body and the head."""
         return "theta", "theta + 1"
 
     def client_update(self, client: Client, message: Message) -> tuple[Message, State]:
+        """Local training of a client: its reply, and the private state that it keeps."""
+
         def loss(net: Net, x: Tensor, y: Tensor) -> Tensor:
-            # FILL IN 1 of 3, the loss of a batch; for FedAvg: return ops.cross_entropy(net(x), y)
+            # FILL IN 1 of 3, the loss of a batch; FedAvg: return ops.cross_entropy(net(x), y)
             raise TypeError("fill in line 1 of 3 in {file}: the loss of a batch")
 
         theta = ops.local_sgd(loss, message["theta"], client, self.hp)
-        return {{"theta": theta, "n": client.n}}, {{}}
+        reply = {{"theta": theta, "n": client.n}}
+        return reply, {{}}
 
     def aggregate(self, server: State, replies: Replies) -> State:
-        # FILL IN 2 of 3, the new server state; for FedAvg: return {{"theta": ops.weighted_mean(replies, "theta")}}
+        """The server's new state, from the replies by client id."""
+        # FILL IN 2 of 3; FedAvg: return {{"theta": ops.weighted_mean(replies, "theta")}}
         raise TypeError("fill in line 2 of 3 in {file}: the new server state")
 
     def personal_model(self, client: Client, message: Message) -> Model:
-        # FILL IN 3 of 3, the model that is evaluated, from client.state and message; for FedAvg: return message["theta"]
+        """The model evaluated at `pre`: from the private state and the newest message."""
+        # FILL IN 3 of 3; FedAvg: return message["theta"]
         raise TypeError("fill in line 3 of 3 in {file}: the model that is evaluated")
 
     def trained_model(self, client: Client, message: Message, reply: Message) -> Model:
+        """The model evaluated at `post`: right after `client_update`."""
         return reply["theta"]
 '''
 
@@ -66,11 +75,11 @@ def new(name: str, folder: Path | None = None) -> Path:
         or name.startswith("_")
     ):
         raise UserError(
-            f"{name!r} cannot name a method: give letters, digits and underscores, as fedala or FedALA"
+            f"{name!r} cannot name a method: use letters, digits and underscores, as in my_method"
         )
-    taken = {registry.plain(known): known for known in registry.names()}
-    if registry.plain(name) in taken:
-        raise UserError(f"the name {name!r} is taken by the method {taken[registry.plain(name)]!r}")
+    taken = {plain(known): known for known in registry.names()}
+    if plain(name) in taken:
+        raise UserError(f"the name {name!r} is taken by the method {taken[plain(name)]!r}")
     if folder is None:
         folder = Path("algorithms") if is_checkout(Path()) else Path()
     path = folder / f"{name.lower()}.py"

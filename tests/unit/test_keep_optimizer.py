@@ -44,10 +44,10 @@ def adam_by_hand(federation: Federation, id: int, rounds: int, keep: bool, lr: f
 
 
 @pytest.mark.parametrize("keep", [True, False])
-def test_the_second_round_is_adam_continued_if_kept_and_adam_anew_if_not(keep: bool):
+def test_later_rounds_are_adam_continued_if_kept_and_adam_anew_if_not(keep: bool):
     hp = {"optimizer": "adam", "keep_optimizer": keep, "lr": 0.01}
-    local = played(toy("local", hp), 2)
-    continued, anew = (adam_by_hand(toy("local", hp), 1, 2, kept, 0.01) for kept in (True, False))
+    local = played(toy("local", hp), 3)
+    continued, anew = (adam_by_hand(toy("local", hp), 1, 3, kept, 0.01) for kept in (True, False))
     expected, other = (continued, anew) if keep else (anew, continued)
     for name, p in local.states[1]["theta"].items():
         torch.testing.assert_close(p, expected[name], rtol=1e-4, atol=1e-6)
@@ -82,6 +82,13 @@ def test_the_kept_state_is_the_clients_own_and_the_method_does_not_see_it():
         assert set(kept) == {"m", "s", "t"}
         assert kept["m"].keys() == federation.algorithm.task.initial.keys()
         assert {int(t) for t in kept["t"].values()} == {steps}
+
+
+def test_a_client_function_that_does_not_train_keeps_the_state_for_the_next_one():
+    federation = played(toy("fedcosr", {**KEEP, "announce_first": True}), 2)
+    steps = len(list(federation.client(0).batches(16)))
+    kept = federation.client(0).optimizers["train"]
+    assert {int(t) for t in kept["t"].values()} == {2 * steps}
 
 
 def test_kept_states_are_never_sent():

@@ -10,7 +10,7 @@ from pflbench.optim import SGD, Adam
 
 
 def trained(kind, steps: int = 7, anew_after: int | None = None):
-    """Parameters after some steps on a problem in which the second has no gradient in every other step.
+    """Two parameters after some steps; the second has a gradient in every other step only.
 
     With `anew_after`, another optimizer takes over then, in the state of the first.
     """
