@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from pflbench import ops
+from pflbench import ops, privacy
 from pflbench.api import (
     Algorithm,
     Client,
@@ -77,10 +77,7 @@ class FedCoSRHparams(Hparams):
     )
     # differential privacy
     dp_sigma: float = hparam(
-        0.0,
-        (0.0, 10.0),
-        "noise multiplier for body and prototypes; 0: no clipping, no noise",
-        tune=False,
+        0.0, (0.0, 10.0), "noise multiplier of all that is sent; 0: no noise", tune=False
     )
     dp_clip_body: float = hparam(
         1.0, (0.01, 100.0), "S_phi, bound of the norm of the body's change", tune=False
@@ -88,7 +85,19 @@ class FedCoSRHparams(Hparams):
     dp_clip_z: float = hparam(
         1.0, (0.01, 100.0), "S_z, bound of the norm of a representation", tune=False
     )
+    dp_clip_sums: float = hparam(
+        100.0, (0.01, 10000.0), "S_Omega, bound of the norm of a client's class sums", tune=False
+    )
     dp_delta: float = hparam(1e-5, (1e-8, 1e-2), "delta for which epsilon is logged", tune=False)
+
+    def __post_init__(self) -> None:
+        if self.dp_sigma > 0:
+            privacy.require_accountant()
+            privacy.exclude(
+                announce_first=self.announce_first,
+                min_clients=self.min_clients > 1,
+                min_samples=self.min_samples > 1,
+            )
 
 
 class FedCoSR(Algorithm):
@@ -105,6 +114,8 @@ class FedCoSR(Algorithm):
 
     def aggregate(self, server: State, replies: Replies) -> State:
         """(1) Global aggregation, equations 6 and 7."""
+        if self.hp.dp_sigma > 0:
+            replies = self.pooled(replies)
         body = ops.weighted_mean(replies, self.part)
         stale = server.get("omega") if self.hp.stale == "keep" else None
         omega = ops.aggregate_prototypes(
@@ -180,24 +191,13 @@ class FedCoSR(Algorithm):
 
     def upload(self, client: Client, message: Message, state: State) -> Message:
         """(5) phi_i and the prototypes Omega_i (equations 4 and 5)."""
-        theta = state["theta"]
-        body, clip = self.shared(theta), None
         if self.hp.dp_sigma > 0:
-            clip = self.hp.dp_clip_z
-            body = ops.noised_update(
-                body, message[self.part], self.hp.dp_clip_body, self.hp.dp_sigma, client
-            )
-            log(
-                epsilon=ops.gaussian_epsilon(
-                    self.hp.dp_sigma, int(state["rounds"]), self.hp.dp_delta
-                )
-            )
-        omega = ops.prototypes(self.net(theta), client, self.hp.min_samples, clip)
+            return self.private_upload(client, message, state)
+        theta = state["theta"]
+        omega = ops.prototypes(self.net(theta), client, self.hp.min_samples)
         if "allowed" in message:
             omega = allowed_rows(omega, message["allowed"])
-        if clip is not None:
-            omega = ops.noised_means(omega, clip, self.hp.dp_sigma, client)
-        return {self.part: body, "omega": omega, "n": client.n}
+        return {self.part: self.shared(theta), "omega": omega, "n": client.n}
 
     def personal_model(self, client: Client, message: Message) -> Model:
         tau = self.tau(client, message.get("omega"))
@@ -207,9 +207,12 @@ class FedCoSR(Algorithm):
         return client.state["theta"]
 
     def costs(self) -> tuple[str, str]:
-        announced = " + C" if self.hp.announce_first else ""
-        down = f"{self.part} + C*(k + 1){announced}"
-        up = f"{self.part} + C_i*(k + 2) + 1{announced}"
+        down = f"{self.part} + C*(k + 1)"
+        up = f"{self.part} + C_i*(k + 2) + 1"
+        if self.hp.dp_sigma > 0:
+            up = f"{self.part} + C*(k + 1)"
+        if self.hp.announce_first:
+            return f"{down} + C", f"{up} + C"
         return down, up
 
     # Ablation: without separation the whole network is shared.
@@ -250,6 +253,35 @@ class FedCoSR(Algorithm):
     def announce(self, client: Client, message: Message) -> tuple[Message, State]:
         held = client.counts >= max(self.hp.min_samples, 1)
         return {"held": held.int()}, client.state
+
+    # Option `dp_sigma`: differential privacy of all that is sent; see docs/privacy.md.
+
+    def private_upload(self, client: Client, message: Message, state: State) -> Message:
+        hp = self.hp
+        body = privacy.noised_update(
+            self.shared(state["theta"]), message[self.part], hp.dp_clip_body, hp.dp_sigma, client
+        )
+        net = self.net({**state["theta"], **body})  # z of the released body, which is public
+        sums = privacy.noised_class_sums(net, client, hp.dp_clip_z, hp.dp_clip_sums, hp.dp_sigma)
+        self.log_epsilon(int(state["rounds"]))
+        return {self.part: body, "sums": sums}
+
+    def log_epsilon(self, rounds: int) -> None:
+        """Of both releases of all rounds, where a sample or the whole data of a client may differ."""
+        sigma, delta = self.hp.dp_sigma, self.hp.dp_delta
+        sigma_client = sigma * self.hp.dp_clip_z / self.hp.dp_clip_sums
+        sigma_sample = max(sigma, sigma_client)
+        log(
+            epsilon_sample=privacy.epsilon((sigma, sigma_sample), rounds, delta),
+            epsilon_client=privacy.epsilon((sigma, sigma_client), rounds, delta),
+        )
+
+    def pooled(self, replies: Replies) -> Replies:
+        """All replies as one without noise would be; the bodies have equal weights, n being private."""
+        equal = {id: torch.ones(()) for id in replies}
+        body = ops.weighted_mean(replies, self.part, equal)
+        omega = privacy.pooled_prototypes(replies, "sums", self.hp.dp_sigma)
+        return {0: {self.part: body, "omega": omega, "n": torch.ones(())}}
 
 
 def cosine(z: Tensor, omega: Message) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -292,35 +291,6 @@ def prototype_rows(omega: Mapping[str, Tensor], y: Tensor, classes: int) -> tupl
     place[omega["labels"].long()] = torch.arange(len(omega["labels"]), device=y.device)
     rows = place[y]
     return rows.clamp(min=0), rows >= 0
-
-
-def noised_update(new: Params, old: Params, bound: float, sigma: float, client: Client) -> Params:
-    """old + clip(new - old, S) + N(0, (sigma 2 S)^2): the Gaussian mechanism for one client's parameters."""
-    change = {name: new[name] - old[name] for name in new}
-    norm = torch.stack([d.square().sum() for d in change.values()]).sum().sqrt()
-    scale = (bound / norm.clamp(min=1e-12)).clamp(max=1.0)
-    draws = client.generator("noise of the parameters")
-    noise = {name: torch.randn(d.shape, generator=draws).to(d.device) for name, d in change.items()}
-    return {
-        name: old[name] + scale * change[name] + 2 * sigma * bound * noise[name] for name in new
-    }
-
-
-def noised_means(
-    omega: dict[str, Tensor], bound: float, sigma: float, client: Client
-) -> dict[str, Tensor]:
-    """m_ic + N(0, (sigma 2 S / n_ic)^2): a sample moves the mean of n_ic ones of norm <= S by at most 2 S / n_ic."""
-    noise = torch.randn(omega["means"].shape, generator=client.generator("noise of the centroids"))
-    std = 2 * sigma * bound / omega["counts"][:, None]
-    return {**omega, "means": omega["means"] + std * noise.to(std.device)}
-
-
-def gaussian_epsilon(sigma: float, releases: int, delta: float) -> float:
-    """epsilon of R releases with noise multiplier sigma, by Renyi accounting.
-
-    min over a > 1 of R a / (2 sigma^2) + log(1/delta) / (a - 1) = R / (2 sigma^2) + sqrt(2 R log(1/delta)) / sigma.
-    """
-    return releases / (2 * sigma**2) + math.sqrt(2 * releases * math.log(1 / delta)) / sigma
 
 
 def simplex_qp(R: Tensor) -> tuple[Tensor, float]:

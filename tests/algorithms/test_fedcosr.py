@@ -8,7 +8,9 @@ import torch
 from torch.nn.functional import cosine_similarity, cross_entropy
 
 from pflbench.algorithms.fedcosr import mean_contrast
-from pflbench.ops import aggregate_prototypes, gaussian_epsilon, phi, pi, prototypes
+from pflbench.errors import UserError
+from pflbench.ops import aggregate_prototypes, phi, pi, prototypes
+from pflbench.privacy import epsilon, noised_class_sums
 from pflbench.simulation.client_worker import Setup
 from pflbench.testing import TOY, equal, personal, played, split_by_class, toy
 from pflbench.testing.problem import toy_setup
@@ -357,23 +359,92 @@ def test_what_is_sent_is_what_the_formulas_say(hparams):
     measured_bytes_equal_formula(Variant(hparams))
 
 
-def test_noise_is_clipped_scaled_and_accounted_for():
-    quiet, loud = (
-        toy("fedcosr", {**PLAIN, "dp_sigma": s, "dp_clip_body": 0.5}) for s in (1e-9, 2.0)
+QUIET = {**PLAIN, "dp_sigma": 1e-9, "dp_clip_body": 1e3, "dp_clip_z": 1e3, "dp_clip_sums": 1e6}
+NOISY = {**PLAIN, "dp_sigma": 0.5, "dp_clip_body": 0.1, "dp_clip_z": 0.2, "dp_clip_sums": 4.0}
+
+
+@pytest.mark.filterwarnings("ignore:Optimal order is the smallest")  # there is no privacy
+def test_privacy_without_noise_and_bounds_is_the_plain_method_with_equal_weights():
+    plain, private = toy("fedcosr", PLAIN), toy("fedcosr", QUIET)
+    replies = {
+        id: plain.algorithm.client_update(plain.client(id), plain.server)[0] for id in range(4)
+    }
+    equal_weights = {id: {**reply, "n": torch.tensor(1)} for id, reply in replies.items()}
+    expected = plain.algorithm.aggregate(plain.server, equal_weights)
+    private.step()
+    assert private.server["omega"]["labels"].tolist() == expected["omega"]["labels"].tolist()
+    for name, p in expected["phi"].items():
+        torch.testing.assert_close(private.server["phi"][name], p, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        private.server["omega"]["means"], expected["omega"]["means"], rtol=1e-3, atol=1e-4
     )
-    base = {}
-    for federation in (quiet, loud):
-        reply, state = federation.algorithm.client_update(federation.client(0), federation.server)
-        base[federation] = torch.cat([p.flatten() for p in reply["phi"].values()])
-        assert state["rounds"] == 1
-    start = torch.cat([p.flatten() for p in phi(quiet.algorithm.task.initial).values()])
-    assert (base[quiet] - start).norm() <= 0.5 * (1 + 1e-4)
-    assert abs((base[loud] - base[quiet]).std() / (2 * 0.5 * 2.0) - 1) < 0.1
-    record, _ = loud.step()
-    torch.testing.assert_close(record["logs"]["epsilon"], [gaussian_epsilon(2.0, 1, 1e-5)] * 4)
-    orders = torch.linspace(1.001, 100, 200_000, dtype=torch.float64)
-    brute = (3 * orders / (2 * 4.0) + math.log(1e5) / (orders - 1)).min()
-    torch.testing.assert_close(gaussian_epsilon(2.0, 3, 1e-5), brute.item(), rtol=1e-4, atol=0)
+
+
+def test_under_privacy_a_message_has_the_same_form_whatever_the_data():
+    dataset = TOY["dataset"]
+    split = split_by_class(dataset, [[0] * 9, [0, 1, 2, 3] * 5], [[0], [1]])
+    federation = toy("fedcosr", NOISY, split)
+    forms = []
+    for id in (0, 1):
+        reply, _ = federation.algorithm.client_update(federation.client(id), federation.server)
+        assert set(reply) == {"phi", "sums"}  # neither n nor labels
+        forms.append({name: (t.shape, t.dtype) for name, t in reply["sums"].items()})
+    assert forms[0] == forms[1]
+    assert forms[0]["counts"] == (torch.Size([4]), torch.float32)
+
+
+def test_under_privacy_the_change_of_the_body_is_clipped():
+    federation = toy("fedcosr", {**QUIET, "dp_clip_body": 0.05})
+    reply, state = federation.algorithm.client_update(federation.client(0), federation.server)
+    start = federation.server["phi"]
+
+    def distance(body):
+        return (
+            torch.stack([(body[name] - start[name]).square().sum() for name in start]).sum() ** 0.5
+        )
+
+    assert distance(phi(state["theta"])) > 0.05
+    torch.testing.assert_close(distance(reply["phi"]).item(), 0.05, rtol=1e-3, atol=0)
+
+
+def test_under_privacy_representations_are_those_of_the_released_body():
+    federation = toy("fedcosr", NOISY)
+    algorithm, client = federation.algorithm, federation.client(0)
+    reply, state = algorithm.client_update(client, federation.server)
+    released = algorithm.net({**state["theta"], **reply["phi"]})
+    expected = noised_class_sums(released, client, 0.2, 4.0, 0.5)
+    assert torch.equal(reply["sums"]["sums"], expected["sums"])
+    assert torch.equal(reply["sums"]["counts"], expected["counts"])
+
+
+def test_epsilon_of_a_sample_and_of_a_client_accumulate_over_the_rounds_of_a_client():
+    federation = toy("fedcosr", {**NOISY, "dp_delta": 1e-4, "participation": 0.5})
+    rounds = dict.fromkeys(range(4), 0)
+    for _ in range(5):
+        record, _ = federation.step()
+        for place, id in enumerate(record["cohort"]):
+            rounds[id] += 1
+            sample = epsilon((0.5, 0.5), rounds[id], 1e-4)
+            client = epsilon((0.5, 0.5 * 0.2 / 4.0), rounds[id], 1e-4)
+            assert record["logs"]["epsilon_sample"][place] == pytest.approx(sample)
+            assert record["logs"]["epsilon_client"][place] == pytest.approx(client)
+    assert len(set(rounds.values())) > 1
+
+
+def test_a_bound_of_a_client_below_that_of_a_sample_protects_the_sample_as_well():
+    federation = toy("fedcosr", {**NOISY, "dp_clip_sums": 0.1})
+    record, _ = federation.step()
+    both = pytest.approx(epsilon((0.5, 1.0), 1, 1e-5))
+    assert record["logs"]["epsilon_client"][0] == both
+    assert record["logs"]["epsilon_sample"][0] == both
+
+
+@pytest.mark.parametrize(
+    "option", [{"announce_first": True}, {"min_clients": 2}, {"min_samples": 2}], ids=str
+)
+def test_privacy_excludes_options_that_show_labels(option):
+    with pytest.raises(UserError, match=f"excludes {next(iter(option))}: a client's labels"):
+        toy("fedcosr", {**NOISY, **option})
 
 
 def test_records_carry_tau_contrast_and_the_information_bound():

@@ -47,7 +47,7 @@ READERS: dict[str, set[str]] = {
     "standing": {"records", "ledger", "plan"},
 }
 
-PLUGIN_MAY_IMPORT = {"pflbench.api", "pflbench.ops"}
+PLUGIN_MAY_IMPORT = {"pflbench.api", "pflbench.ops", "pflbench.privacy"}
 PLUGIN_MAY_USE = (sys.stdlib_module_names - {"importlib", "runpy", "pkgutil"}) | {
     "torch",
     "numpy",
