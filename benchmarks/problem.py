@@ -5,9 +5,9 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from pflbench import config
 from pflbench.data import datasets
 from pflbench.data.partition import Partition
+from pflbench.methods.hyperparameters import make_run
 from pflbench.simulation.client_worker import Setup
 from pflbench.simulation.federation import Federation
 
@@ -30,7 +30,7 @@ def setup(
     """A run in which every client has so many samples; where data is short, clients share some."""
     given = {"dataset": dataset, "clients": clients, "rounds": NEVER, **settings}
     share = 1.0 if cohort is None else cohort / clients
-    run = config.make(algorithm, {**given, "participation": share}, {})
+    run = make_run(algorithm, {**given, "participation": share}, {})
     loaded = datasets.load(dataset)
     order = np.random.default_rng(0).permutation(len(loaded.y))
     size = train + test

@@ -3,20 +3,16 @@
 import dataclasses
 import hashlib
 import json
-import math
 import re
 import tomllib
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from pflbench.api import Hparams
-from pflbench.data.npz import plain_arrays
 from pflbench.errors import UserError, unknown
-from pflbench.methods import registry
 
 
 @dataclass(frozen=True)
@@ -35,6 +31,7 @@ class Run:
     model: str = "cnn"
     width: int = 128
     head_layers: int = 1
+    body_weights: str | None = None  # file of the body's initial values; None: drawn by the seed
     partition_seed: int | None = None  # None: the run's seed
     test_fraction: float = 0.25
     min_samples: int = 10
@@ -48,6 +45,7 @@ class Run:
     )
     representations: int = 0  # test samples of every client whose z is stored after the last round
     hparams: Mapping[str, Any] = field(default_factory=dict)
+    version: str = ""  # of the method's code, see `pflbench.methods.versions`; "": unknown
 
     def __post_init__(self) -> None:
         at_least_1 = ("clients", "rounds", "eval_every", "evaluate_clients", "width", "min_samples")
@@ -65,69 +63,33 @@ class Run:
 
     @property
     def id(self) -> str:
-        """A readable name ending in a hash of all that changes the numbers; files count by content, not by path."""
+        """The name of the run's folder: what it is in words, a hash of its configuration, the method's version.
+
+        The hash is of all that changes the numbers but the version; files count by content, not by path.
+        """
         content = {name: _digest(getattr(self, name)) for name in ("dataset", "partition")}
+        if self.body_weights is not None:
+            content["body_weights"] = _digest(f"file:{self.body_weights}")
         same = {**as_json(self), **{name: value for name, value in content.items() if value}}
+        del same["version"]
         text = json.dumps(same, sort_keys=True, separators=(",", ":"))
         words = [self.algorithm, _short(self.dataset), _short(self.partition), f"s{self.seed}"]
-        return "-".join([*words, hashlib.sha256(text.encode()).hexdigest()[:10]])
+        words += [hashlib.sha256(text.encode()).hexdigest()[:10], self.version]
+        return "-".join(filter(None, words))
 
 
-def make(algorithm: str, settings: Mapping[str, Any], hparams: Mapping[str, Any]) -> Run:
-    """A run of an algorithm (name or plugin path), with hyperparameters checked and completed by the defaults."""
-    cls = registry.load(algorithm)
-    run = Run(registry.name_of(cls), **checked(settings))
-    hp = complete(registry.hparams_type(cls), hparams, run.dataset, cls.title)
-    return dataclasses.replace(run, hparams=dataclasses.asdict(hp))
+SETTINGS = tuple(
+    f.name for f in dataclasses.fields(Run) if f.name not in ("algorithm", "hparams", "version")
+)
+"""What a user sets of a run, next to its method and hyperparameters."""
 
 
 def checked(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of a run, their names and types checked; a partition from a file says how many clients there are."""
-    known = {f.name for f in dataclasses.fields(Run)} - {"algorithm", "hparams"}
+    """Settings of a run, their names and types checked."""
     for name in settings:
-        if name not in known:
-            raise unknown("setting", name, known)
-    given = {name: _typed("setting", name, Run, value) for name, value in settings.items()}
-    kind, _, path = given.get("partition", "").partition(":")
-    if kind == "file" and path and given.get("clients") is None:
-        arrays = plain_arrays(path)  # the partition checks the names
-        given["clients"] = max(1, sum(name.startswith("train_") for name in arrays))
-    return given
-
-
-def complete(hparams: type[Hparams], given: Mapping[str, Any], dataset: str, title: str) -> Hparams:
-    """The hyperparameters of a method: those given, and for the rest the default for this data set."""
-    fields = {f.name: f for f in dataclasses.fields(hparams)}
-    for name in given:
-        if name not in fields:
-            raise unknown(f"hyperparameter of {title}", name, fields)
-    typed = {name: _typed("hyperparameter", name, hparams, value) for name, value in given.items()}
-    for name, value in typed.items():
-        _check_allowed(name, value, fields[name].metadata["allowed"])
-    defaults = {name: default_for(f, dataset) for name, f in fields.items()}
-    return hparams(**{**defaults, **typed})
-
-
-def _check_allowed(name: str, value: Any, allowed: Any) -> None:
-    """Refuse what makes no sense. A range is where to search: a number may lie outside it, but not below any sense."""
-    what = f"hyperparameter {name} = {value!r}: must be"
-    if isinstance(allowed, list):
-        if value not in allowed:
-            raise UserError(f"{what} one of {', '.join(map(str, allowed))}")
-    elif isinstance(value, float) and not math.isfinite(value):
-        raise UserError(f"{what} finite")
-    elif value is not None and value < (
-        least := allowed[0] if isinstance(value, int) else min(allowed[0], 0.0)
-    ):
-        raise UserError(f"{what} at least {least}")
-
-
-def default_for(f: "dataclasses.Field[Any]", dataset: str) -> Any:
-    """A hyperparameter's default for a data set: that of the longest data set name its (file) name begins with."""
-    per_dataset = f.metadata["per_dataset"]
-    stem = Path(dataset.partition(":")[2] or dataset).stem
-    matching = [name for name in per_dataset if stem.startswith(name)]
-    return per_dataset[max(matching, key=len)] if matching else f.default
+        if name not in SETTINGS:
+            raise unknown("setting", name, SETTINGS)
+    return {name: typed("setting", name, Run, value) for name, value in settings.items()}
 
 
 def from_toml(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -149,41 +111,56 @@ def as_json(run: Run) -> dict[str, Any]:
     return dataclasses.asdict(run)
 
 
-def read(run_json: Mapping[str, Any]) -> Run:
+def read_run(stored: Mapping[str, Any]) -> Run:
     """The run that a stored configuration describes."""
-    values = dict(run_json)
+    values = dict(stored)
     pair = values.get("samples_per_client")
     return Run(**{**values, "samples_per_client": tuple(pair) if pair else None})
 
 
-def _typed(kind: str, name: str, owner: type, value: Any) -> Any:
-    """The value as the field's type says; text, as it comes from a command line, is parsed."""
+def typed(kind: str, name: str, owner: type, value: Any) -> Any:
+    """A value as the field's type says; text, as it comes from a command line, is parsed."""
     hint = typing.get_type_hints(owner)[name]
     options = typing.get_args(hint) if type(None) in typing.get_args(hint) else (hint,)
     if value is None or (value == "none" and type(None) in options):
         return None
     target = options[0]
+    parse, what = PARSERS.get(target, (_pair, "two numbers, as 80-100"))
     try:
-        if typing.get_origin(target) is tuple:
-            low, high = (
-                int(part)
-                for part in (re.split(r"[-:,]", value) if isinstance(value, str) else value)
-            )
-            return (low, high)
-        if target is bool:
-            return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[
-                str(value).lower()
-            ]
-        if target is int and (isinstance(value, bool) or float(value) != int(float(value))):
-            raise ValueError
-        if target is str and not isinstance(value, str):
-            raise ValueError
-        return target(float(value)) if target is int else target(value)
+        return parse(value)
     except (ValueError, KeyError, TypeError, OverflowError):
-        what = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}.get(
-            target, "two numbers, as 80-100"
-        )
         raise UserError(f"{kind} {name} = {value!r}: must be {what}") from None
+
+
+def _truth(value: Any) -> bool:
+    words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    return words[str(value).lower()]
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or float(value) != int(float(value)):
+        raise ValueError
+    return int(float(value))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError
+    return value
+
+
+def _pair(value: Any) -> tuple[int, int]:
+    low, high = re.split(r"[-:,]", value) if isinstance(value, str) else value
+    return int(low), int(high)
+
+
+PARSERS: dict[type, tuple[Callable[[Any], Any], str]] = {
+    bool: (_truth, "true or false"),
+    int: (_whole, "a whole number"),
+    float: (float, "a number"),
+    str: (_text, "a text"),
+}
+"""How a value of a type is read, and what it must be."""
 
 
 def _short(spec: str) -> str:

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from pflbench.records import json_text
+from pflbench.records.time_left import duration
 
 SECONDS_BETWEEN_LINES = 10.0
 LINES = 20  # of a quick run, at most: one for every 5 % of the rounds
@@ -59,20 +60,13 @@ def dump(values: Any) -> None:
     print(json_text.dumps(values, indent=2))
 
 
-def duration(seconds: float) -> str:
-    """1:02:03, or 2:03 below an hour."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
-
-
 class Progress:
-    """The progress of a run, here told to nobody."""
+    """The progress of a run; this one shows nothing."""
 
     def __init__(self, rounds: int, point: str) -> None:
         self.rounds = rounds
         self.point = point
-        self.begun = False
+        self.has_started = False
         self.done = 0
         self.resumed = 0  # rounds that were there at the start
         self.megabytes = 0.0
@@ -88,8 +82,8 @@ class Progress:
         self.close()
 
     def start(self, done: int, stored: Iterable[Mapping[str, Any]]) -> None:
-        """Begin after `done` rounds, whose records are `stored`."""
-        self.begun, self.done, self.resumed = True, done, done
+        """Start after `done` rounds, whose records are `stored`."""
+        self.has_started, self.done, self.resumed = True, done, done
         for record in stored:
             self._count(record)
         self.times = [time.monotonic()]
@@ -103,7 +97,7 @@ class Progress:
         self.show()
 
     def show(self) -> None:
-        """Tell it."""
+        """Show it."""
 
     def close(self) -> None:
         """The run has ended, in whatever way."""
@@ -117,8 +111,8 @@ class Progress:
         return duration((recent[-1] - recent[0]) / (len(recent) - 1) * (self.rounds - self.done))
 
     @property
-    def score(self) -> str:
-        """Mean accuracy over clients at the method's point, of the newest evaluation."""
+    def shown_accuracy(self) -> str:
+        """Mean accuracy over clients at the evaluation point, of the newest evaluation."""
         return f"{'--' if self.accuracy is None else f'{100 * self.accuracy:.2f}'} % ({self.point})"
 
     def _count(self, record: Mapping[str, Any]) -> None:
@@ -135,20 +129,22 @@ class Progress:
 class Lines(Progress):
     """A line for every twentieth of the rounds, after ten seconds without one, and for the last."""
 
-    told = -1.0
-    at = 0.0
+    shown = -1.0  # rounds at the newest line
+    at = 0.0  # when that was
 
     def show(self) -> None:
         now = time.monotonic()
-        if self.done == self.resumed and self.told < 0:
+        if self.done == self.resumed and self.shown < 0:
             if self.resumed:
                 print(f"resuming after round {self.resumed} of {self.rounds}", flush=True)
-            self.told, self.at = self.done, now
+            self.shown, self.at = self.done, now
             return
-        due = self.done - self.told >= self.rounds / LINES or now - self.at >= SECONDS_BETWEEN_LINES
+        due = (
+            self.done - self.shown >= self.rounds / LINES or now - self.at >= SECONDS_BETWEEN_LINES
+        )
         if due or self.done == self.rounds:
-            self.told, self.at = self.done, now
-            what = f"accuracy {self.score}  {self.megabytes:.1f} MB  {self.left} left"
+            self.shown, self.at = self.done, now
+            what = f"accuracy {self.shown_accuracy}  {self.megabytes:.1f} MB  {self.left} left"
             print(f"round {self.done:>{len(str(self.rounds))}}/{self.rounds}  {what}", flush=True)
 
 
@@ -168,7 +164,7 @@ class Bar(Progress):
         self._task: progress.TaskID | None = None
 
     def show(self) -> None:
-        what = f"accuracy {self.score}  {self.megabytes:.1f} MB  {self.left} left"
+        what = f"accuracy {self.shown_accuracy}  {self.megabytes:.1f} MB  {self.left} left"
         if self._task is None:
             if self.resumed:
                 print(f"resuming after round {self.resumed} of {self.rounds}")

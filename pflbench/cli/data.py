@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pflbench.cli import console, options
-from pflbench.cli.run import settings_of
 
 if TYPE_CHECKING:
     from pflbench.data.datasets import Data
@@ -42,17 +41,16 @@ def get(name: Name, data_root: options.DataRoot = None) -> None:
     """Download a data set and verify it."""
     from pflbench.data import datasets
 
-    told: list[str] = []
+    printed: list[str] = []
 
-    def tell(line: str) -> None:
-        told.append(line)
+    def show(line: str) -> None:
+        printed.append(line)
         print(line, flush=True)
 
-    found = datasets.download(name, data_root, tell)
-    if not told:
-        print(
-            f"{found.title} is there already: {len(found.y)} images of {found.classes} classes, in {found.folder}"
-        )
+    found = datasets.download(name, data_root, show)
+    if not printed:
+        size = f"{len(found.y)} images of {found.classes} classes"
+        print(f"{found.title} is there already: {size}, in {found.folder}")
 
 
 @app.command()
@@ -80,6 +78,7 @@ def show(
     """Draw which client has how many samples of which class."""
     loaded, spec, split = _divided(ctx, name, data_root)
     from pflbench.report.figures import distribution
+    from pflbench.report.grouping.headings import in_words
 
     parts = {
         part: distribution.counts(rows, loaded.y, loaded.classes)
@@ -90,9 +89,7 @@ def show(
         out = Path(
             re.sub(r"[^A-Za-z0-9.]+", "-", f"{Path(name).stem}-{spec}-{len(train)}") + ".png"
         )
-    distribution.draw(
-        train, f"{loaded.title}, {distribution.in_words(spec)}, {len(train)} clients", out
-    )
+    distribution.picture(train, f"{loaded.title}, {in_words(spec)}, {len(train)} clients", out)
     numbers = distribution.summary(parts)
     if as_json:
         counts = {part: table.tolist() for part, table in parts.items()}
@@ -143,8 +140,10 @@ def _divided(
     from pflbench import config
     from pflbench.data import datasets, partition
 
-    given = config.checked(settings_of(ctx))
+    given = config.checked(options.settings_of(ctx))
     spec = given.pop("partition", config.Run.partition)
+    if spec.startswith("file:"):
+        given.setdefault("clients", None)  # as many as the file has
     loaded = datasets.load(name, data_root)
     chosen = partition.Options(**given)
     return loaded, spec, partition.make(spec, loaded.y, loaded.classes, chosen)

@@ -1,4 +1,4 @@
-"""The options of the command line that settings of a run stand behind, with their help; imports typer only.
+"""The options of the command line that settings of a run stand behind, with their help.
 
 Every setting is None unless given, so that it overrides a configuration file only then. Its default, in brackets, is
 that of `pflbench.config.Run`, which cannot be imported here: the help must come up without torch.
@@ -8,6 +8,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+
+def settings_of(ctx: typer.Context) -> dict[str, Any]:
+    """The settings of a run among a command's options, those that were given."""
+    from pflbench.config import SETTINGS
+
+    given = {name: value for name, value in ctx.params.items() if value is not None}
+    return {name: value for name, value in given.items() if name in SETTINGS}
 
 
 def _option(text: str, metavar: str | None = None, *names: str, **more: Any) -> Any:
@@ -35,6 +43,9 @@ EvaluateClients = Annotated[
 
 Network = Annotated[str | None, _option("cnn, mlp or resnet18. [cnn]", "NAME", "--model")]
 Width = Annotated[int | None, _option("k, entries of a representation. [128]", "N")]
+BodyWeights = Annotated[
+    str | None, _option("Initial values of the network's body, .npz or .pt. [random]", "FILE")
+]
 HeadLayers = Annotated[int | None, _option("How many layers of the network are its head. [1]", "N")]
 
 Hyperparameters = Annotated[
@@ -79,7 +90,7 @@ Representations = Annotated[
 ]
 
 Workers = Annotated[
-    int | None, _option("Worker processes. [usable cores, at most one a client]", "N", min=1)
+    int | None, _option("Worker processes. [usable cores, at most one per client]", "N", min=1)
 ]
 Device = Annotated[str, _option("cpu, cuda, cuda:1, ... [cpu]", "NAME")]
 DataRoot = Annotated[
@@ -114,7 +125,7 @@ Std = Annotated[str, _option("Standard deviation over clients or over seeds. [cl
 Weighted = Annotated[bool, _option("Weight clients by their test samples.", None, "--weighted")]
 Decimals = Annotated[int, _option("Decimals of percentages in tables. [2]", "N", min=0, max=6)]
 Margin = Annotated[
-    float, _option("Percentage points within which a curve has settled. [1]", "POINTS", min=0)
+    float, _option("Percentage points within which a curve has converged. [1]", "POINTS", min=0)
 ]
 OnlyFiles = Annotated[
     list[str] | None, _option("Only tables, figures or page; may be repeated.", "KIND", "--only")
@@ -123,12 +134,12 @@ Watch = Annotated[
     bool, _option("Write again whenever runs have gone on, until all have ended.", None, "--watch")
 ]
 Point = Annotated[
-    str | None, _option("Score all methods at pre or post. [each at its own point]", "POINT")
+    str | None, _option("Evaluate all methods at pre or post. [each at its own]", "POINT")
 ]
 Json = Annotated[bool, _option("JSON for scripts, and nothing else on stdout.", None, "--json")]
 
 Algorithms = Annotated[
-    list[str] | None, _option("Methods, as fedavg,fedcosr or all; a plugin by its path.", "NAMES")
+    list[str] | None, _option("Methods, as fedavg,fedprox or all; a plugin by its path.", "NAMES")
 ]
 Datasets = Annotated[list[str] | None, _option("Data sets, as digits,npz:PATH.", "NAMES")]
 Partitions = Annotated[list[str] | None, _option("Partitions, as dir:0.1,path:2.", "KINDS")]
@@ -136,7 +147,7 @@ Seeds = Annotated[list[str] | None, _option("How many seeds, or which, as 0,1,2.
 SweepHyperparameters = Annotated[
     list[str] | None,
     _option(
-        "A hyperparameter of all methods, or of one: fedcosr.alpha=0.5; may be repeated.",
+        "A hyperparameter of all methods, or of one: fedprox.mu=0.1; may be repeated.",
         "NAME=VALUE",
         "--set",
     ),
@@ -150,7 +161,9 @@ Only = Annotated[
 Exclude = Annotated[list[str] | None, _option("Not these runs.", "WHICH")]
 Jobs = Annotated[
     int | None,
-    _option("Runs at a time. [one a core, or as a GPU or the cluster has room]", "N", min=1),
+    _option(
+        "Runs at a time. [one per core, or as many as fit the GPUs or the cluster]", "N", min=1
+    ),
 ]
 On = Annotated[str, _option("local, or ray: as tasks of a Ray cluster. [local]", "PLACE")]
 Address = Annotated[
@@ -158,6 +171,14 @@ Address = Annotated[
 ]
 RunsPerGpu = Annotated[int, _option("Runs that share a GPU. [1]", "N", min=1)]
 RetryFailed = Annotated[bool, _option("Run again what failed.", None, "--retry-failed")]
+KeepOutdated = Annotated[
+    bool,
+    _option(
+        "Keep the results of methods whose code has changed since. [run them again]",
+        None,
+        "--keep-outdated",
+    ),
+]
 DryRun = Annotated[
     bool, _option("Only show the runs, and the time they will take.", None, "--dry-run")
 ]

@@ -2,23 +2,22 @@
 
 import dataclasses
 import shlex
-import signal
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pflbench.cli import console, options
-from pflbench.cli.run import Terminated, cores, terminate
+from pflbench.cli.interrupt import exit_code, sigterm_as_ctrl_c
+from pflbench.cli.machine import cores, local_launcher
 from pflbench.errors import RunFailed, UserError
 
 if TYPE_CHECKING:
     from pflbench.records.plan import Plan, Planned
     from pflbench.sweep.experiment import Table
-    from pflbench.sweep.launchers.task import Launcher
     from pflbench.sweep.scheduler import Sweep
     from pflbench.sweep.tuning import Study
 
@@ -32,7 +31,8 @@ Out = Annotated[
     Path, typer.Option(help="Folder of the trials, tuned.toml and tuning.md.", metavar="FOLDER")
 ]
 Trials = Annotated[
-    int | None, typer.Option(help="Trials of each method in each setting. [20]", metavar="N", min=1)
+    int | None,
+    typer.Option(help="Trials of each method in each scenario. [20]", metavar="N", min=1),
 ]
 Methods = Annotated[
     list[str] | None,
@@ -86,9 +86,10 @@ def tune(
     quiet: options.Quiet = False,
     as_json: options.Json = False,
 ) -> None:
-    """Tune methods on validation samples. What is done stays done; the same command goes on with the rest."""
-    from pflbench.sweep import experiment, search_space
-    from pflbench.sweep import tuning as tune
+    """Tune methods on validation samples. Finished trials stay; the same command goes on with the rest."""
+    from pflbench.data import datasets
+    from pflbench.sweep import experiment, search_space, tuning
+    from pflbench.sweep.scheduler import Sweep
 
     table = experiment.read(name)
     if methods:
@@ -96,35 +97,34 @@ def tune(
     if grid and (trials or searched):
         raise UserError("--grid says what is tried: leave out --tune and --trials")
     asked = experiment.listed(",".join(searched or [])) or [search_space.RULE]
-    found = tune.studies(
-        Path(name).stem, table, scale, seed or [tune.SEED], asked, only or [], _grid(grid or [])
+    seeds = seed or [tuning.SEED]
+    found = tuning.studies(
+        Path(name).stem, table, scale, seeds, asked, only or [], _grid(grid or [])
     )
     trials = trials or TRIALS
     if dry_run:
         return _dry_run(found, trials, jobs or cores(), probe, data_root, as_json)
-    how = {
-        "checkpoint_every": checkpoint_every,
-        "retry_failed": retry_failed,
-        "data_root": data_root,
-    }
-    plan = _plan(name, table, scale)
-    before = signal.signal(signal.SIGTERM, terminate)
+    specs = sorted({study.first[0].run.dataset for study in found})
+    sweep = Sweep(
+        out.absolute(),
+        {},
+        {spec: datasets.load(spec, data_root) for spec in specs},
+        local_launcher(jobs, device, runs_per_gpu),
+        scale,
+        checkpoint_every=checkpoint_every,
+        retry_failed=retry_failed,
+    )
     try:
-        _work(
-            out, plan, found, trials, _launcher(device, jobs, runs_per_gpu), quiet or as_json, how
-        )
+        with sigterm_as_ctrl_c():
+            _search(sweep, _plan(name, table, scale), found, trials, quiet or as_json)
     except KeyboardInterrupt as stop:
-        ended, every = (
-            sum(len(study.scores) for study in found),
-            sum(study.budget(trials) for study in found),
-        )
+        ended = sum(len(study.scores) for study in found)
+        every = sum(study.budget(trials) for study in found)
         print(
-            f"stopped; {ended} of {every} trials are scored, the same command goes on",
+            f"stopped; {ended} of {every} trials have ended, the same command goes on",
             file=sys.stderr,
         )
-        raise typer.Exit(143 if isinstance(stop, Terminated) else 130) from None
-    finally:
-        signal.signal(signal.SIGTERM, before)
+        raise exit_code(stop) from None
     _tell(out, table, found, as_json)
 
 
@@ -152,37 +152,18 @@ def _plan(name: str, table: "Table", scale: str) -> "Plan":
     )
 
 
-def _launcher(device: str, jobs: int | None, runs_per_gpu: int) -> "Launcher":
-    from pflbench.sweep.launchers.local import Local, devices
-
-    return Local(devices(device, jobs or cores(), runs_per_gpu, limit=jobs))
-
-
-def _work(
-    out: Path,
-    plan: "Plan",
-    found: "Sequence[Study]",
-    trials: int,
-    where: "Launcher",
-    quiet: bool,
-    how: Mapping[str, Any],
+def _search(
+    sweep: "Sweep", plan: "Plan", found: "Sequence[Study]", trials: int, quiet: bool
 ) -> None:
-    """One sweep that is given more runs whenever a study goes on; its plan has all runs so far, for `status`."""
-    from pflbench.data import datasets
-    from pflbench.sweep import tuning as tune
-    from pflbench.sweep.scheduler import Sweep
-
-    for dataset in sorted({study.first[0].config["dataset"] for study in found}):
-        datasets.load(
-            dataset, how["data_root"]
-        )  # a data set that is not there is missed now, not in every run
+    """One sweep that gets more runs whenever a study goes on; its plan has all runs so far, for `status`."""
+    from pflbench.sweep import tuning
 
     def frontier() -> "dict[str, Planned]":
         before = sum(len(study.trials) for study in found)
-        runs = tune.frontier(out, found, trials)
+        runs = tuning.frontier(sweep.folder, found, trials)
         if sum(len(study.trials) for study in found) > before:
-            begun = tuple(run for study in found for trial in study.trials for run in trial.runs)
-            dataclasses.replace(plan, runs=begun).write(out)
+            every = tuple(run for study in found for trial in study.trials for run in trial.runs)
+            dataclasses.replace(plan, runs=every).write(sweep.folder)
         return runs
 
     def watch(sweep: "Sweep", ended: str | None) -> None:
@@ -191,48 +172,46 @@ def _work(
             if not quiet:
                 _say(sweep, ended)
 
-    runs = frontier()
-    options = {**how, "data_root": datasets.data_root(how["data_root"])}
-    Sweep(out.absolute(), runs, where, plan.scale, watch=watch, **options).run()
+    sweep.runs = frontier()
+    sweep.watch = watch
+    sweep.open()
+    sweep.run()
 
 
 def _say(sweep: "Sweep", ended: str) -> None:
-    """A line for a run that has ended, with what the search is told of it: never an accuracy on test samples."""
-    from pflbench.sweep import tuning as tune
+    """A line for a run that has ended, with what the search learns of it: never an accuracy on test samples."""
+    from pflbench.sweep import tuning
 
     how, run = sweep.ended[ended], sweep.runs[ended]
-    what = str(sweep.ledger.status(ended).get("reason", ""))
+    what = str(sweep.leases.status(ended).get("reason", ""))
     if how == "finished":
-        what = f"{100 * tune.accuracy(sweep.folder, run):.2f} % (validation)"
+        what = f"{100 * tuning.accuracy(sweep.folder, run):.2f} % (validation)"
     print(": ".join(filter(None, [how, run.name, what])), flush=True)
 
 
 def _tell(out: Path, table: "Table", found: "Sequence[Study]", as_json: bool) -> None:
     """What was found; a failure ends the command with exit code 1, and there is no tuned.toml of unequal trials."""
     from pflbench.records.leases import Leases
-    from pflbench.sweep import tuning as tune
+    from pflbench.sweep import tuning_results
 
-    written = tune.write(out, table, found)
-    rows = tune.rows(found)
+    written = tuning_results.write(out, table, found)
+    rows = tuning_results.rows(found)
     if as_json:
         console.dump({"rows": rows, "written": [str(path) for path in written]})
     else:
-        console.table([*rows[0]], map(tune.cells, rows))
-        print(textwrap.fill(tune.caption(found), 110))
+        console.table([*rows[0]], map(tuning_results.cells, rows))
+        print(textwrap.fill(tuning_results.caption(found), 110))
         print(f"written to {out}: {', '.join(path.name for path in written)}")
     for run in (run for study in found for run in (*study.diverged, *study.unfinished)):
         status = Leases(out).status(run.id)
-        where = (
-            f"; its traceback is in {out / run.id / 'status.json'}" if "details" in status else ""
-        )
-        console.say(
-            status.get("status", "stopped"),
-            f"{run.name}: {status.get('reason', 'no reason known')}{where}",
-        )
+        path = out / run.id / "status.json"
+        where = f"; its traceback is in {path}" if "details" in status else ""
+        reason = status.get("reason", "no reason known")
+        console.say(status.get("status", "stopped"), f"{run.name}: {reason}{where}")
     if broken := sum(bool(study.unfinished) for study in found):
-        advice = "when it is mended, give the command with --retry-failed"
         raise RunFailed(
-            f"{broken} of {len(found)} searches could not go on, so nothing is tuned; {advice}"
+            f"{broken} of {len(found)} searches could not go on, so nothing is tuned;"
+            " --retry-failed runs again what failed"
         )
     if not as_json:
         print(f"next: pflbench sweep {shlex.quote(str(out / 'tuned.toml'))} --out FOLDER")
@@ -247,52 +226,52 @@ def _dry_run(
     as_json: bool,
 ) -> None:
     """What would be searched, and the time of all trials if they cost as much as the first."""
-    runs = sum(study.budget(trials) * len(study.first) for study in found)
-    seconds, why = _estimate(found, trials, data_root) if probe else (None, "")
-    rows = [
-        {
-            "method": study.method.title,
-            "setting": study.setting,
-            "hyperparameter": one.name,
-            "first": one.first,
-        }
-        | {"searched": one.words}
-        for study in found
-        for one in study.dimensions
-    ]
+    from pflbench.cli.dry_run import core_seconds
+    from pflbench.records.time_left import duration
+
+    times = {run.id: study.budget(trials) for study in found for run in study.first}
+    first = {run.id: run for study in found for run in study.first}
+    cost, why = core_seconds(first, data_root) if probe else ({}, "")
+    seconds = sum(cost[id] * times[id] for id in first) if cost else None
+    rows = _search_rows(found)
     if as_json:
-        console.dump({"rows": rows, "runs": runs, "seconds": seconds})
+        console.dump({"rows": rows, "runs": sum(times.values()), "seconds": seconds})
         return
-    shown = dict.fromkeys(
-        tuple(str(value) for name, value in row.items() if name != "setting") for row in rows
-    )
-    console.table([name for name in rows[0] if name != "setting"], shown)
-    settings = len({study.setting for study in found})
-    budgets = sorted({study.budget(trials) for study in found})
-    parts = [
-        f"{len(found) // settings} methods",
-        f"{settings} settings",
-        f"{' or '.join(map(str, budgets))} trials",
-    ]
-    parts += [f"{len(found[0].first)} seeds"] if len(found[0].first) > 1 else []
-    print(f"{' x '.join(parts)}: {runs} runs")
+    columns = [name for name in rows[0] if name != "scenario"]
+    shown = dict.fromkeys(tuple(str(row[name]) for name in columns) for row in rows)
+    console.table(columns, shown)
+    print(f"{_size(found, trials)}: {sum(times.values())} runs")
     if seconds is not None:
-        print(
-            f"about {console.duration(seconds / jobs)} with {jobs} jobs, from one round of each method here"
-        )
+        time = duration(seconds / jobs)
+        print(f"about {time} with {jobs} jobs, from one round of each method here")
     elif why:
         print(f"no estimate of the time: {why}")
 
 
-def _estimate(
-    found: "Sequence[Study]", trials: int, data_root: Path | None
-) -> tuple[float | None, str]:
-    """Seconds of all trials on one core, or why they are not known."""
-    from pflbench.sweep import estimate
+def _search_rows(found: "Sequence[Study]") -> list[dict[str, Any]]:
+    """A row for every hyperparameter that is searched."""
+    return [
+        {
+            "method": study.method.title,
+            "scenario": study.scenario,
+            "hyperparameter": one.name,
+            "first": one.first,
+            "searched": one.words,
+        }
+        for study in found
+        for one in study.dimensions
+    ]
 
-    try:
-        runs = [(run, study.budget(trials)) for study in found for run in study.first]
-        cost = estimate.seconds_per_round([run for run, _ in runs], data_root)
-        return sum(cost[run.id] * run.config["rounds"] * times for run, times in runs), ""
-    except (UserError, RunFailed) as error:
-        return None, str(error)
+
+def _size(found: "Sequence[Study]", trials: int) -> str:
+    """For a person: "2 methods x 3 scenarios x 20 trials"."""
+    scenarios = len({study.scenario for study in found})
+    budgets = sorted({study.budget(trials) for study in found})
+    parts = [
+        f"{len(found) // scenarios} methods",
+        f"{scenarios} scenarios",
+        f"{' or '.join(map(str, budgets))} trials",
+    ]
+    if len(found[0].first) > 1:
+        parts.append(f"{len(found[0].first)} seeds")
+    return " x ".join(parts)

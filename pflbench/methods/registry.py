@@ -1,28 +1,24 @@
 """Names to plugins: files of `algorithms/`, then entry points of installed packages, then a path to a file."""
 
 import dataclasses
-import functools
 import importlib
 import importlib.util
-import pkgutil
 import sys
 import traceback
 import typing
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
 
 import pflbench.algorithms
 from pflbench.api import Algorithm, Hparams
 from pflbench.errors import UserError, unknown
-
-GROUP = "pflbench.algorithms"
-"""Entry point group under which an installed package offers its own methods."""
+from pflbench.methods import files
+from pflbench.methods.files import plain
 
 
 def names() -> list[str]:
     """All methods known by name, sorted."""
-    return sorted(_own() | _installed().keys())
+    return sorted(files.shipped().keys() | files.installed().keys())
 
 
 def load(plugin: str) -> type[Algorithm]:
@@ -31,11 +27,11 @@ def load(plugin: str) -> type[Algorithm]:
         return _only_algorithm(_from_path(Path(plugin)), plugin)
     known = {plain(name): name for name in names()}
     if plain(plugin) not in known:
-        raise unknown("algorithm", plugin, names())
+        raise unknown("method", plugin, names())
     name = known[plain(plugin)]
-    if name in _own():
+    if name in files.shipped():
         return _only_algorithm(_imported(name), f"algorithms/{name}.py")
-    point = _installed()[name]
+    point = files.installed()[name]
     try:
         loaded: type[Algorithm] = point.load()
     except Exception as error:
@@ -43,24 +39,14 @@ def load(plugin: str) -> type[Algorithm]:
     return loaded
 
 
-def _own() -> set[str]:
-    return {module.name for module in pkgutil.iter_modules(pflbench.algorithms.__path__)}
-
-
-@functools.cache
-def _installed() -> dict[str, EntryPoint]:
-    """Methods of other installed packages; looking them up reads the metadata of all packages, so it is done once."""
-    return {point.name: point for point in entry_points(group=GROUP)}
-
-
-def plain(name: str) -> str:
-    """A name without what does not matter in it: case, hyphens and underscores."""
-    return name.lower().replace("-", "").replace("_", "")
-
-
 def name_of(cls: type[Algorithm]) -> str:
     """The name by which users call a method: its file's."""
     return cls.__module__.rpartition(".")[2]
+
+
+def file_of(cls: type[Algorithm]) -> Path:
+    """The file that a method is in."""
+    return Path(sys.modules[cls.__module__].__file__ or "")
 
 
 def hparams_type(cls: type[Algorithm]) -> type[Hparams]:

@@ -1,10 +1,13 @@
 """What a sweep set out to do, kept in its folder as `plans/<name>.json`: there one sees what is missing."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from pflbench.config import Run, as_json, read_run
 from pflbench.errors import UserError
 from pflbench.records import run_folder
 
@@ -15,20 +18,30 @@ class Planned:
 
     id: str
     plugin: str  # what registry.load takes
-    setting: str  # in words, as the experiment has it
+    scenario: str  # in words, as the experiment has it
     variant: str
-    config: dict[str, Any]  # as in run.json
+    run: Run
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """The run as plain values, as in run.json."""
+        return as_json(self.run)
+
+    @property
+    def version(self) -> str:
+        """Of the method's code when the run was planned; "" where it is unknown."""
+        return self.run.version
 
     @property
     def name(self) -> str:
         """For messages: "fedavg, digits dir:0.1, seed 0"."""
-        words = [
-            self.config["algorithm"],
-            self.setting,
-            self.variant,
-            f"seed {self.config['seed']}",
-        ]
+        words = [self.run.algorithm, self.scenario, self.variant, f"seed {self.run.seed}"]
         return ", ".join(filter(None, words))
+
+    def as_json(self) -> dict[str, Any]:
+        """As it is stored in a plan."""
+        words = {"plugin": self.plugin, "scenario": self.scenario, "variant": self.variant}
+        return {"id": self.id, **words, "config": self.config}
 
 
 @dataclass(frozen=True)
@@ -43,11 +56,14 @@ class Plan:
 
     def unique(self) -> dict[str, Planned]:
         """Every run once, by its id: all cells of the first seed, then of the next."""
-        return {run.id: run for run in sorted(self.runs, key=lambda run: run.config["seed"])}
+        return {
+            planned.id: planned
+            for planned in sorted(self.runs, key=lambda planned: planned.run.seed)
+        }
 
     def write(self, folder: Path) -> None:
         """Keep it, in place of an earlier plan of this name."""
-        content = {**self.__dict__, "runs": [run.__dict__ for run in self.runs]}
+        content = {**vars(self), "runs": [run.as_json() for run in self.runs]}
         path = folder / "plans" / f"{self.name}.json"
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -62,10 +78,14 @@ def read(folder: Path) -> list[Plan]:
     for path in sorted((folder / "plans").glob("*.json")):
         content = run_folder.read_json(path)
         try:
-            runs = tuple(Planned(**run) for run in content.pop("runs"))
+            runs = tuple(_planned(**run) for run in content.pop("runs"))
             found.append(Plan(**content, runs=runs))
         except (KeyError, TypeError) as error:
             raise UserError(
                 f"{path} is not a plan of this version ({error}); remove it and sweep again"
             ) from error
     return found
+
+
+def _planned(config: Mapping[str, Any], **words: str) -> Planned:
+    return Planned(**words, run=read_run(config))

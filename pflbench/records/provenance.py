@@ -1,10 +1,8 @@
 """Where a number comes from: configuration, data, code, versions, machine."""
 
-import hashlib
 import os
 import platform
 import subprocess
-import sys
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -42,7 +40,7 @@ def about(setup: Setup, workers: int, scale: str | None = None) -> dict[str, Any
                 for part, clients in split.parts.items()
             },
         },
-        "code": code_version(Path(sys.modules[cls.__module__].__file__ or "")),
+        "code": code_version(),
         "versions": {
             "python": platform.python_version(),
             **{name: version(name) for name in PACKAGES},
@@ -57,14 +55,13 @@ def about(setup: Setup, workers: int, scale: str | None = None) -> dict[str, Any
     }
 
 
-def code_version(plugin: Path) -> dict[str, Any]:
-    """The commit of the checkout that the code runs from, if it does, whether it was changed; the plugin's hash."""
+def code_version() -> dict[str, Any]:
+    """The commit of the checkout that the code runs from, if it does, and whether it was changed."""
     here = Path(__file__).parents[2]
-    found: dict[str, Any] = {"plugin": hashlib.sha256(plugin.read_bytes()).hexdigest()[:16]}
-    if (here / ".git").exists():
-        found["commit"] = _git(here, "rev-parse", "HEAD")
-        found["changed"] = bool(_git(here, "status", "--porcelain", "--untracked-files=no"))
-    return found
+    if not (here / ".git").exists():
+        return {}
+    changed = bool(_git(here, "status", "--porcelain", "--untracked-files=no"))
+    return {"commit": _git(here, "rev-parse", "HEAD"), "changed": changed}
 
 
 def _git(folder: Path, *words: str) -> str | None:

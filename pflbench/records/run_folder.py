@@ -56,11 +56,6 @@ class RunFolder:
             raise UserError(
                 f"checkpoint {strays[-1]} is of an unknown run (no run.json); remove it or use --fresh"
             )
-        if self.outdated(about):
-            warnings.warn(
-                f"the plugin has changed since {self.folder} was begun; --fresh starts anew",
-                stacklevel=3,
-            )
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             if not there:
@@ -70,11 +65,6 @@ class RunFolder:
                 )
         except OSError as error:
             raise unwritable(self.folder, error) from error
-
-    def outdated(self, about: Mapping[str, Any]) -> bool:
-        """Whether the run was begun with another version of its plugin."""
-        there = read_json(self.folder / "run.json")
-        return bool(there) and there.get("code", {}).get("plugin") != about["code"]["plugin"]
 
     def clear(self) -> None:
         """Forget the run's numbers and checkpoints; who tried it when stays known."""

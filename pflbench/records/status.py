@@ -1,94 +1,256 @@
-"""How far the runs of a plan are, read from their folders, and how long the rest will take."""
+"""The state of planned runs, read from their folders."""
 
 import contextlib
+import functools
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from pflbench.config import read_run
+from pflbench.errors import UserError
 from pflbench.records import run_folder
-from pflbench.records.leases import Leases
+from pflbench.records.leases import FINAL, Leases
 from pflbench.records.plan import Planned
 
-ENDED = ("finished", "diverged", "failed")
-STATES = (*ENDED, "running", "missing")
-TAILS = (
-    1 << 18,
-    1 << 23,
-)  # bytes at the end of a file that hold what we look for; of runs of thousands of clients
+ENDED = (*FINAL, "failed")
+OUTDATED = "outdated"
+STATES = (*ENDED, OUTDATED, "running", "missing")
+TAILS = (1 << 18, 1 << 23)  # bytes at the end of a file to look at: first few, then more
+RUN_ID = re.compile(r"(.+-[0-9a-f]{10})-(r\d+|[0-9a-f]{10})")  # all but the version, the version
 
 
 @dataclass(frozen=True)
-class RunStatus:
-    """A run: its state, the rounds that it has behind it, and what they cost."""
+class RunState:
+    """A planned run: the state of its records, and where they are.
+
+    Where the planned version of the method has no records, those of another version that has ended stand for it: then
+    `folder` and `version` are theirs, and `outdated` is true. It is also true where the planned version is not the
+    current one any more.
+    """
 
     planned: Planned
-    state: str
+    state: str  # finished, diverged, failed, running, missing
+    folder: Path
+    version: str = ""  # of the method's code that the records come from
+    current: str = ""  # of the method's code now, as far as it is known
+    outdated: bool = False
+    reason: str = ""
+    owner: str = ""  # the process that is running it
+
+    @property
+    def label(self) -> str:
+        """The state for a person: of STATES."""
+        return OUTDATED if self.outdated else self.state
+
+    @property
+    def left_out(self) -> bool:
+        """Whether its records do not count, since other seeds have records of a newer version; see `one_version`."""
+        return self.outdated and self.state == "missing"
+
+
+@dataclass(frozen=True)
+class RunStatus(RunState):
+    """The same with the rounds that the run has behind it, and what they cost."""
+
     round: int = 0
-    seconds: float | None = None  # of a round
+    seconds: float | None = None  # per round
     accuracy: float | None = None  # mean over clients, of the newest evaluation
     point: str = ""
-    reason: str = ""
-    owner: str = ""  # who is at work on it
 
     @property
     def rounds(self) -> int:
         """The rounds of the whole run."""
-        return int(self.planned.config["rounds"])
+        return self.planned.run.rounds
 
 
-def look(ledger: Leases, planned: Planned, leases: Mapping[str, Path]) -> RunStatus:
-    """A run as it stands now; `leases` are the ledger's."""
-    status = ledger.status(planned.id)
-    state, owner = status.get("status", "missing"), ""
-    if state not in ENDED:
-        state = "missing"
-    if state not in ("finished", "diverged") and planned.id in leases:
-        path = leases[planned.id]
-        if not ledger.abandoned(path):
-            state, owner = "running", ledger.owner(path)
-    folder = ledger.folder / planned.id
-    timing, record = _last(folder / "timing.jsonl"), _last(folder / "rounds.jsonl", b'"accuracy"')
-    about = run_folder.read_json(folder / "run.json") if record else {}
-    point = about.get("method", {}).get("evaluation_point", "")
-    known = [value for value in (record.get("accuracy") or {}).get(point, []) if value is not None]
-    return RunStatus(
-        planned,
-        state,
-        int(timing.get("round", 0)),
-        timing.get("wall"),
-        sum(known) / len(known) if known else None,
-        point,
-        str(status.get("reason", "")) if state in ("failed", "diverged") else "",
-        owner,
-    )
+@dataclass
+class StatusReader:
+    """Reads the states of the runs of a folder; which runs and leases there are is looked up at the start.
 
-
-def left(standings: Iterable[RunStatus], at_once: int) -> float | None:
-    """Seconds until all is done, `at_once` runs at a time, if a round of a method costs what it did so far; of a method
-    that nothing is known of, what the others cost on average. None where nothing is known at all.
+    `current` tells the version of a plugin's code now, "" where it is unknown (`pflbench.methods.versions.current`).
     """
-    known: dict[Any, list[float]] = {}
-    everything = list(standings)
-    for standing in everything:
-        if standing.seconds is not None:
-            for key in _kin(standing.planned):
-                known.setdefault(key, []).append(standing.seconds)
-    if not known:
+
+    leases: Leases
+    current: Callable[[str], str]
+    held: dict[str, Path] = field(init=False)
+    versions: dict[str, list[Path]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.held = self.leases.leases()
+        self.versions = _versions(self.leases.folder)
+        self.current = functools.cache(self.current)
+
+    def refresh(self) -> None:
+        """Look up the leases again."""
+        self.held = self.leases.leases()
+
+    def state(self, planned: Planned) -> RunState:
+        """The state of a run."""
+        found = self._planned_version(planned)
+        if found.state == "missing" and not (found.folder / "run.json").exists():
+            found = self._other_version(found) or found
+        return found
+
+    def status(self, planned: Planned) -> RunStatus:
+        """The state of a run and how far it is."""
+        found = self.state(planned)
+        timing = _last(found.folder / "timing.jsonl")
+        record = _last(found.folder / "rounds.jsonl", b'"accuracy"')
+        about = run_folder.read_json(found.folder / "run.json") if record else {}
+        point = about.get("method", {}).get("evaluation_point", "")
+        known = [score for score in record.get("accuracy", {}).get(point, []) if score is not None]
+        return RunStatus(
+            **vars(found),
+            round=int(timing.get("round", 0)),
+            seconds=timing.get("wall"),
+            accuracy=sum(known) / len(known) if known else None,
+            point=point,
+        )
+
+    def unplanned(self, planned: Iterable[Planned]) -> list[RunState]:
+        """The runs of the folder that are no version of any of these: of each the current version, else the newest."""
+        known = {stem_of(run.id) for run in planned}
+        found = []
+        for stem, folders in sorted(self.versions.items()):
+            if stem not in known:
+                states = [self.single(folder) for folder in folders]
+                found.append(([one for one in states if not one.outdated] or states)[-1])
+        return found
+
+    def single(self, folder: Path) -> RunState:
+        """The state of a run by its folder, whatever plans there are."""
+        config = run_folder.read_json(folder / "run.json").get("config")
+        if not isinstance(config, dict):
+            raise UserError(f"{folder}/run.json is not the description of a run")
+        run = read_run(config)
+        scenario = f"{run.dataset} {run.partition}"
+        return self._planned_version(Planned(folder.name, run.algorithm, scenario, "", run))
+
+    def _planned_version(self, planned: Planned) -> RunState:
+        ended = self.leases.status(planned.id)
+        state, owner = str(ended.get("status")), ""
+        if state not in ENDED:
+            state = "missing"
+        if state not in FINAL and planned.id in self.held:
+            lease = self.held[planned.id]
+            if not self.leases.abandoned(lease):
+                state, owner = "running", self.leases.owner(lease)
+        current = self.current(planned.plugin) or planned.version
+        return RunState(
+            planned,
+            state,
+            self.leases.folder / planned.id,
+            planned.version,
+            current,
+            state in FINAL and current != planned.version,
+            str(ended.get("reason", "")) if state in ("failed", "diverged") else "",
+            owner,
+        )
+
+    def _other_version(self, missing: RunState) -> RunState | None:
+        """The newest other version of a run that has ended."""
+        for folder in reversed(self.versions.get(stem_of(missing.planned.id), [])):
+            ended = run_folder.read_json(folder / "status.json")
+            if ended.get("status") in FINAL:
+                return replace(
+                    missing,
+                    state=ended["status"],
+                    folder=folder,
+                    version=version_of(folder.name),
+                    outdated=True,
+                    reason=str(ended.get("reason", "")),
+                )
         return None
-    total = 0.0
-    for standing in everything:
-        if standing.state not in ENDED:
-            costs = next(known[key] for key in _kin(standing.planned) if key in known)
-            total += (standing.rounds - standing.round) * sum(costs) / len(costs)
-    return total / max(at_once, 1)
 
 
-def _kin(planned: Planned) -> tuple[Any, ...]:
-    """Groups of runs that cost alike, the closest first."""
-    method, setting = planned.config["algorithm"], planned.setting
-    return ((method, setting), (method,), ())
+def one_version(runs: Sequence[RunState]) -> list[RunState]:
+    """The same runs; of those that differ in the seed only, all that have ended are of one version of the method.
+
+    That is the one that is not outdated, else the newest. Runs of other versions are left out.
+    """
+    cells: dict[str, list[RunState]] = {}
+    for run in runs:
+        if run.state in FINAL:
+            cells.setdefault(_cell(run.planned), []).append(run)
+    kept = {}
+    for cell, ended in cells.items():
+        current = [run for run in ended if not run.outdated]
+        kept[cell] = max(current or ended, key=lambda run: _written(run.folder)).version
+    return [_of_version(run, kept.get(_cell(run.planned), "")) for run in runs]
+
+
+class Versioned(Protocol):
+    """Anything that is known to be outdated or not."""
+
+    @property
+    def planned(self) -> Planned: ...
+    @property
+    def version(self) -> str: ...
+    @property
+    def current(self) -> str: ...
+    @property
+    def outdated(self) -> bool: ...
+
+
+def outdated_methods(runs: Iterable[Versioned]) -> list[str]:
+    """A line for every method of outdated runs: "fedavg: 3 runs are of version r1, it is now r2"."""
+    found: dict[str, dict[str, Versioned]] = {}
+    for run in runs:
+        if run.outdated:
+            found.setdefault(run.planned.run.algorithm, {})[run.planned.id] = run
+    lines = []
+    for method, members in found.items():
+        number = f"{len(members)} runs are" if len(members) > 1 else "1 run is"
+        versions = " and ".join(sorted({run.version or "unknown" for run in members.values()}))
+        current = max(run.current for run in members.values())
+        lines.append(f"{method}: {number} of version {versions}, it is now {current}")
+    return lines
+
+
+def stem_of(id: str) -> str:
+    """The id of a run without the version."""
+    match = RUN_ID.fullmatch(id)
+    return match[1] if match else id
+
+
+def version_of(id: str) -> str:
+    """The version in the id of a run; "" where it has none."""
+    match = RUN_ID.fullmatch(id)
+    return match[2] if match else ""
+
+
+def _versions(folder: Path) -> dict[str, list[Path]]:
+    """The folders of all versions of every run, by their common name; the newest last."""
+    found: dict[str, list[Path]] = {}
+    for path in folder.glob("*/run.json"):
+        found.setdefault(stem_of(path.parent.name), []).append(path.parent)
+    for folders in found.values():
+        folders.sort(key=_written)
+    return found
+
+
+def _written(folder: Path) -> float:
+    """When a run ended; 0 where it has not."""
+    try:
+        return (folder / "status.json").stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _cell(planned: Planned) -> str:
+    """What runs have in common that differ in the seed only."""
+    apart = ("seed", "version")
+    same = {name: value for name, value in planned.config.items() if name not in apart}
+    return json.dumps([planned.scenario, planned.variant, same], sort_keys=True, default=str)
+
+
+def _of_version(run: RunState, version: str) -> RunState:
+    if run.state not in FINAL or run.version == version:
+        return run
+    return replace(run, state="missing", outdated=True, reason="")
 
 
 def _last(path: Path, word: bytes = b"") -> dict[str, Any]:

@@ -2,15 +2,14 @@
 
 A file has `title`, `algorithms` ("all" or a list), `seeds` (a number or a list), any setting of a run, `[hparams]`, and
 
-- `[[settings]]`: blocks of settings, one after another; a list in a block means each of its values, several lists
+- `[[scenarios]]`: blocks of settings, one after another; a list in a block means each of its values, several lists
   their product;
-- `[[variants]]`: the same for hyperparameters (or settings) to vary, each with every block of settings; `label` names
-  one in figures;
-- `[methods.NAME]`: what is different for one method; in a block (`[settings.methods.NAME]`): there only;
+- `[[variants]]`: the same for hyperparameters (or settings) to vary, each with every scenario; `label` names one in
+  figures;
+- `[methods.NAME]`: what is different for one method; in a block (`[scenarios.methods.NAME]`): there only;
 - `include = "NAME"`: another experiment, whose keys hold where this file has none.
 """
 
-import dataclasses
 import itertools
 import json
 import tomllib
@@ -23,13 +22,13 @@ from pflbench import config
 from pflbench.config import Run
 from pflbench.errors import UserError, unknown
 from pflbench.methods import registry
+from pflbench.methods.files import plain
+from pflbench.methods.hyperparameters import make_run
 from pflbench.records.plan import Plan, Planned
 
-SCALES = "scales"  # the file of the tiers, beside the experiments
-KEYS = ("title", "include", "algorithms", "seeds", "hparams", "settings", "variants", "methods")
-SETTINGS = tuple(
-    f.name for f in dataclasses.fields(Run) if f.name not in ("algorithm", "seed", "hparams")
-)
+SCALES = "scales"  # the file of the tiers, in the folder of the experiments
+KEYS = ("title", "include", "algorithms", "seeds", "hparams", "scenarios", "variants", "methods")
+SETTINGS = tuple(name for name in config.SETTINGS if name != "seed")
 Table = dict[str, Any]
 
 
@@ -58,18 +57,16 @@ def read(name: str, above: tuple[Path, ...] = ()) -> Table:
     table = _toml(path)
     base = table.pop("include", None)
     if base is not None:
-        beside = path.parent / f"{base}.toml"
-        own = (
-            beside.is_file() and beside.resolve() != here
-        )  # a file may include ours of its own name
-        table = {**read(str(beside) if own else str(base), (*above, here)), **table}
+        neighbour = path.parent / f"{base}.toml"
+        own = neighbour.is_file() and neighbour.resolve() != here  # it may include ours of its name
+        table = {**read(str(neighbour) if own else str(base), (*above, here)), **table}
     return table
 
 
 def overridden(table: Mapping[str, Any], given: Mapping[str, Any]) -> Table:
     """A table in which what is given holds everywhere, also in blocks; hyperparameters are added to those there."""
     new = {**table, **given}
-    for key in ("settings", "variants"):
+    for key in ("scenarios", "variants"):
         if key in table and key not in given:
             new[key] = [_without(block, given) for block in _tables(table, key)]
     new["hparams"] = {**_table(table, "hparams"), **_table(given, "hparams")}
@@ -102,31 +99,33 @@ def make(name: str, table: Mapping[str, Any], scale: str = "paper", command: str
         if key not in KEYS and key not in SETTINGS:
             raise unknown(f"key of experiment {name}", key, [*KEYS, *SETTINGS])
     tier = _tier(scale)
-    plugins = [
-        (plugin, registry.name_of(registry.load(plugin)))
-        for plugin in _algorithms(table.get("algorithms"))
-    ]
-    known = [method for _, method in plugins]
-    top = {key: value for key, value in table.items() if key in SETTINGS or key == "hparams"}
+    plugins = {plugin: registry.load(plugin) for plugin in _algorithms(table.get("algorithms"))}
+    known = [registry.name_of(method) for method in plugins.values()]
+    seeds = _seeds(table.get("seeds", 1), tier)
     runs = []
-    for setting, variant in itertools.product(blocks(table, "settings"), blocks(table, "variants")):
-        methods = [_methods(name, layer, known) for layer in (table, setting, variant)]
-        for seed, (plugin, method) in itertools.product(
-            _seeds(table.get("seeds", 1), tier), plugins
-        ):
-            layers = (
-                top,
-                setting,
-                variant,
-                *(own.get(registry.plain(method), {}) for own in methods),
-            )
-            settings = {k: v for layer in layers for k, v in layer.items() if k in SETTINGS}
-            hparams = {k: v for layer in layers for k, v in _table(layer, "hparams").items()}
-            run = config.make(plugin, {**scaled(settings, tier), "seed": seed}, hparams)
-            words = _words([run.dataset, run.partition], setting), _words([], variant)
-            runs.append(Planned(run.id, plugin, *words, config.as_json(run)))
+    for scenario, variant in itertools.product(
+        blocks(table, "scenarios"), blocks(table, "variants")
+    ):
+        own = [_methods(name, layer, known) for layer in (table, scenario, variant)]
+        for seed, (plugin, method) in itertools.product(seeds, plugins.items()):
+            called = plain(registry.name_of(method))
+            layers = [table, scenario, variant, *(methods.get(called, {}) for methods in own)]
+            settings, hparams = _merged(layers)
+            run = make_run(method, {**scaled(settings, tier), "seed": seed}, hparams)
+            words = _words([run.dataset, run.partition], scenario), _words([], variant)
+            runs.append(Planned(run.id, plugin, *words, run))
     full = name if scale == "paper" else f"{name}-{scale}"
     return Plan(full, str(table.get("title", name)), scale, command, tuple(runs))
+
+
+def _merged(layers: Iterable[Mapping[str, Any]]) -> tuple[Table, Table]:
+    """The settings and the hyperparameters of layers; a later one wins."""
+    settings: Table = {}
+    hparams: Table = {}
+    for layer in layers:
+        settings.update({key: value for key, value in layer.items() if key in SETTINGS})
+        hparams.update(_table(layer, "hparams"))
+    return settings, hparams
 
 
 def scales() -> Table:
@@ -139,9 +138,9 @@ def scaled(settings: Mapping[str, Any], tier: Mapping[str, Any]) -> Table:
     new = config.checked(settings)
     sized = str(new.get("partition", "")).startswith("file:") or new.get("samples_per_client")
     for name, default in (("rounds", Run.rounds), ("max_samples", None)):
-        if name in tier and not (
-            name == "max_samples" and sized
-        ):  # sizes that are given are what they are
+        if name == "max_samples" and sized:
+            continue  # sizes that are given are what they are
+        if name in tier:
             asked = new.get(name, default)
             new[name] = tier[name] if asked is None else min(asked, tier[name])
     dataset = new.get("dataset", Run.dataset)
@@ -180,12 +179,12 @@ def _condition(text: str) -> tuple[str, list[str]]:
     return name, listed(values)
 
 
-def _matches(run: Planned, name: str, patterns: list[str]) -> bool:
+def _matches(planned: Planned, name: str, patterns: list[str]) -> bool:
     if name == "algorithm":
         return any(
-            fnmatchcase(registry.plain(run.config[name]), registry.plain(p)) for p in patterns
+            fnmatchcase(plain(planned.run.algorithm), plain(pattern)) for pattern in patterns
         )
-    value = run.variant if name == "variant" else run.config[name]
+    value = planned.variant if name == "variant" else getattr(planned.run, name)
     return any(fnmatchcase(str(value), pattern) for pattern in patterns)
 
 
@@ -200,12 +199,12 @@ def blocks(table: Mapping[str, Any], key: str) -> list[Table]:
 def _methods(name: str, layer: Mapping[str, Any], known: list[str]) -> dict[str, Table]:
     """What a file or a block has for single methods, by their plain names."""
     methods = {
-        registry.plain(method): _table(layer["methods"], method)
-        for method in _table(layer, "methods")
+        plain(method): _table(layer["methods"], method) for method in _table(layer, "methods")
     }
     for method, values in methods.items():
         _check_keys(f"[methods.{method}]", values)
-    if strangers := set(methods) - {registry.plain(method) for method in known}:
+    # `--algorithms` or an including file may have left a method out.
+    if strangers := set(methods) - {plain(method) for method in [*known, *registry.names()]}:
         raise unknown(f"method in [methods] of experiment {name}", min(strangers), known)
     return methods
 
@@ -243,7 +242,7 @@ def _multiplied(block: Table) -> Iterator[Table]:
 
 
 def _words(data: list[str], block: Mapping[str, Any]) -> str:
-    """A block by its label, else by what is in it; a block of settings by its data first."""
+    """A block by its label, else by what is in it; a scenario by its data first."""
     if "label" in block:
         return str(block["label"])
     said = ("hparams", "methods", "dataset", "partition") if data else ("hparams", "methods")

@@ -5,20 +5,19 @@ import time
 from collections import Counter
 from typing import Any
 
-from pflbench.cli.console import duration
-from pflbench.records import status
-from pflbench.records.status import RunStatus
+from pflbench.records.status import STATES, RunStatus
+from pflbench.records.time_left import duration, time_left
 from pflbench.sweep.scheduler import Sweep
 
 SECONDS_BETWEEN_LINES = 60.0  # of a log in which nothing ends
 
 
 class SweepProgress:
-    """Keeps what is known of all runs, and tells it where `tell` says; this one tells nobody."""
+    """Knows how far all runs are; this one shows nothing."""
 
     def __init__(self) -> None:
         self.known: dict[str, RunStatus] = {}
-        self.begun: dict[str, float] = {}
+        self.started: dict[str, float] = {}
 
     def __enter__(self) -> "SweepProgress":
         return self
@@ -29,21 +28,21 @@ class SweepProgress:
     def watch(self, sweep: Sweep, ended: str | None) -> None:
         """What a sweep calls."""
         now = time.monotonic()
-        for run in sweep.leases:
-            self.begun.setdefault(run, now)
+        for run in sweep.held:
+            self.started.setdefault(run, now)
         stale = [run for run in sweep.runs if run not in self.known]
         stale += [
             run
-            for run in (*sweep.leases, *sweep.elsewhere, *([ended] if ended else []))
+            for run in (*sweep.held, *sweep.elsewhere, *([ended] if ended else []))
             if run not in stale
         ]
         if ended is None and not self.due(now) and not any(run not in self.known for run in stale):
             return
-        leases = sweep.ledger.leases()
+        sweep.reader.refresh()
         for run in stale:
-            self.known[run] = status.look(sweep.ledger, sweep.runs[run], leases)
+            self.known[run] = sweep.status(run)
         if ended is not None:
-            self.ended(sweep, self.known[ended], now - self.begun.pop(ended, now))
+            self.ended(sweep, self.known[ended], now - self.started.pop(ended, now))
         self.show(sweep, now)
 
     def due(self, now: float) -> bool:
@@ -54,16 +53,16 @@ class SweepProgress:
         """A run has ended."""
 
     def show(self, sweep: Sweep, now: float) -> None:
-        """Tell how things are."""
+        """Show how far the sweep is."""
 
     def close(self) -> None:
         """The sweep has ended, in whatever way."""
 
     def whole(self, sweep: Sweep) -> str:
         """The sweep in one line."""
-        counts = Counter(run.state for run in self.known.values())
-        parts = [f"{counts[state]} {state}" for state in status.STATES if counts[state]]
-        left = status.left(self.known.values(), counts["running"])
+        counts = Counter(run.label for run in self.known.values())
+        parts = [f"{counts[label]} {label}" for label in STATES if counts[label]]
+        left = time_left(self.known.values(), counts["running"])
         ahead = counts["running"] + counts["missing"]
         return f"{len(self.known)} runs: {', '.join(parts)}" + (
             f"; {duration(left)} left" if left and ahead else ""
@@ -71,7 +70,7 @@ class SweepProgress:
 
 
 def result(run: RunStatus) -> str:
-    """What a run has come to: its accuracy, or why it has none."""
+    """The result of a run: its accuracy, or why it has none."""
     if run.reason:
         return run.reason
     return "" if run.accuracy is None else f"{100 * run.accuracy:.2f} % ({run.point})"
@@ -95,7 +94,7 @@ class Lines(SweepProgress):
             self.at = now
             running = [
                 f"{self.known[run].planned.name} (round {self.known[run].round})"
-                for run in sweep.leases
+                for run in sweep.held
             ]
             print("; ".join([self.whole(sweep), *running]), flush=True)
         sys.stdout.flush()
@@ -130,7 +129,7 @@ class Live(SweepProgress):
 
         self.at = now
         lines = []
-        for id in sweep.leases:
+        for id in sweep.held:
             run = self.known[id]
             lines.append(f"{run.round:>5}/{run.rounds}  {run.planned.name}  {result(run)}")
         lines.append(self.whole(sweep))
@@ -140,6 +139,6 @@ class Live(SweepProgress):
         self.display.stop()
 
 
-def board(quiet: bool) -> SweepProgress:
-    """The board that suits where stdout goes."""
+def make_progress(quiet: bool) -> SweepProgress:
+    """The progress that suits where stdout goes."""
     return SweepProgress() if quiet else Live() if sys.stdout.isatty() else Lines()

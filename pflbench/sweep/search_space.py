@@ -2,7 +2,7 @@
 
 By default that is `lr`, and of the method's own hyperparameters every float with a range (loss weights, rates,
 temperatures) whose default lies inside it: a default at an end of its range stands for a part that is switched off.
-Loop counts, sizes and choices are searched only where they are named.
+Loop counts, sizes, choices and what the plugin declares with `tune=False` are searched only where they are named.
 """
 
 import dataclasses
@@ -16,6 +16,7 @@ from pflbench import config
 from pflbench.api import Algorithm, Hparams
 from pflbench.errors import UserError, unknown
 from pflbench.methods import registry
+from pflbench.methods.hyperparameters import complete, default_for
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 RULE = "default"  # the word for what the rule chooses
 WIDE = 100.0  # high / low from which on a range is searched on a logarithmic scale
 DIGITS = 3  # significant digits of a value: enough to tell trials apart, and safe against the last bits of a machine
-IDLE = ("dp_clip_base", "dp_clip_z", "dp_delta", "difference")
-"""Floats that do nothing while another hyperparameter has its default: differential privacy, the Hessian term."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +90,7 @@ def grid(
     for name in (name for name in asked if name in run.hparams):
         tried = [{**run.hparams, name: value} for value in asked[name]]
         checked = [
-            getattr(config.complete(hparams, given, run.dataset, method.title), name)
-            for given in tried
+            getattr(complete(hparams, given, run.dataset, method.title), name) for given in tried
         ]
         found.append(Dimension(name, run.hparams[name], tuple(checked), "choices"))
     if not found:
@@ -117,19 +115,18 @@ def by_rule(method: type[Algorithm], dataset: str) -> list[str]:
     hparams = registry.hparams_type(method)
     hints = typing.get_type_hints(hparams)
     common = {f.name for f in dataclasses.fields(Hparams)}
-    own = [f for f in dataclasses.fields(hparams) if f.name not in common and f.name not in IDLE]
-    ranges = [
-        f for f in own if hints[f.name] is float and not isinstance(f.metadata["allowed"], list)
-    ]
-    ends = {f.name: f.metadata["allowed"] for f in ranges}
-    return [
-        "lr",
-        *(
-            f.name
-            for f in ranges
-            if ends[f.name][0] < config.default_for(f, dataset) < ends[f.name][1]
-        ),
-    ]
+    own = [f for f in dataclasses.fields(hparams) if f.name not in common]
+    chosen = [f.name for f in own if hints[f.name] is float and _is_switched_on(f, dataset)]
+    return ["lr", *chosen]
+
+
+def _is_switched_on(f: "dataclasses.Field[Any]", dataset: str) -> bool:
+    """Whether a number is to be tuned, and its default lies inside its range."""
+    allowed = f.metadata["allowed"]
+    if isinstance(allowed, list) or not f.metadata.get("tune", True):
+        return False
+    low, high = allowed
+    return bool(low < default_for(f, dataset) < high)
 
 
 def check_names(methods: Iterable[type[Algorithm]], asked: Iterable[str], option: str) -> None:

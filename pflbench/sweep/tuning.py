@@ -1,14 +1,12 @@
-"""Tuning: for every method in every setting the same number of trials, scored on validation samples only.
+"""Tuning: for every method in every scenario the same number of trials, evaluated on validation samples only.
 
 A trial is an ordinary run (one for every tuning seed), done and stored like those of a sweep. Nothing else is stored:
-a search is begun anew every time, asks again what it asked before, and is told the scores of the stored runs. It asks
-for a generation of trials at a time and is told their scores in order, so that what it asks depends neither on how many
-runs are done at once nor on where it was broken off.
+a search starts anew every time, asks again what it asked before, and gets the accuracies of the stored runs. It asks
+for a generation of trials at a time and gets their accuracies in order, so that what it asks depends neither on how
+many runs are done at once nor on where it was interrupted.
 """
 
-import csv
 import dataclasses
-import io
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,13 +14,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pflbench import config
+from pflbench.config import Run
 from pflbench.data.npz import plain_arrays
 from pflbench.errors import RunFailed, UserError
 from pflbench.methods import registry
-from pflbench.records import run_folder, toml_text
+from pflbench.records import run_folder
 from pflbench.records.leases import FINAL, Leases
 from pflbench.records.plan import Planned
+from pflbench.records.status import stem_of
 from pflbench.rng import seed_of
 from pflbench.sweep import experiment, search_space
 from pflbench.sweep.experiment import Table
@@ -50,7 +49,7 @@ class Trial:
 
 
 class Study:
-    """The search of one method in one setting; `block` and `variant` are its place in the experiment's table."""
+    """The search of one method in one scenario; `block` and `variant` are those of the experiment's table."""
 
     def __init__(
         self,
@@ -63,8 +62,8 @@ class Study:
         self.block, self.variant, self.first = block, variant, tuple(first)
         self.method = registry.load(first[0].plugin)
         self.name = registry.name_of(self.method)
-        self.setting = first[0].setting
-        run = config.read(first[0].config)
+        self.scenario = first[0].scenario
+        run = first[0].run
         self.dimensions: tuple[Dimension, ...]
         self.dimensions = (
             search_space.grid(self.method, run, grid)
@@ -75,23 +74,21 @@ class Study:
         self.trials: list[Trial] = []
         self.scores: list[float] = []  # of the trials that have ended
         self.diverged: list[Planned] = []
-        self.unfinished: list[
-            Planned
-        ] = []  # runs of the newest generation that the search waits for
+        self.unfinished: list[Planned] = []  # of the newest generation: the search waits for them
         self._pending: list[optuna.Trial] = []  # the newest generation, as Optuna has it
 
     def advance(self, folder: Path, trials: int) -> list[Planned]:
-        """Go on as far as the stored runs allow, and say which runs must end before the search can go on: none where
-        all trials have ended.
+        """Go on as far as the stored runs allow, and return the runs that must end before the search can go on: none
+        where all trials have ended.
         """
-        ledger = Leases(folder)
+        leases = Leases(folder)
         while True:
             newest = [run for trial in self.trials[len(self.scores) :] for run in trial.runs]
-            ended = {run.id: str(ledger.status(run.id).get("status")) for run in newest}
+            ended = {run.id: str(leases.status(run.id).get("status")) for run in newest}
             self.unfinished = [run for run in newest if ended[run.id] not in FINAL]
             if self.unfinished:
                 return self.unfinished
-            self._tell(folder, ended)
+            self._take_scores(folder, ended)
             left = self.budget(trials) - len(self.trials)
             if left <= 0:
                 return []
@@ -117,19 +114,20 @@ class Study:
             else [{one.name: one.first for one in self.dimensions}, *values[1:]]
         )
 
-    def _tell(self, folder: Path, ended: Mapping[str, str]) -> None:
+    def _take_scores(self, folder: Path, ended: Mapping[str, str]) -> None:
         """Take in the scores of the newest generation, in the order of its trials."""
         newest = self.trials[len(self.scores) :]
         for trial in newest:
-            lost = [run for run in trial.runs if ended[run.id] != "finished"]
-            scores = [accuracy(folder, run) for run in trial.runs if run not in lost]
-            score = WORST if lost else sum(scores) / len(scores)
-            self.diverged += lost
-            self.scores.append(score)
-        for pending, trial in zip(
-            self._pending, newest, strict=self.grid is None
-        ):  # a grid waits for no score
-            self._search.tell(pending, self.scores[trial.number])
+            diverged = [run for run in trial.runs if ended[run.id] != "finished"]
+            self.diverged += diverged
+            if diverged:
+                self.scores.append(WORST)
+            else:
+                accuracies = [accuracy(folder, run) for run in trial.runs]
+                self.scores.append(sum(accuracies) / len(accuracies))
+        if self.grid is None:
+            for pending, trial in zip(self._pending, newest, strict=True):
+                self._search.tell(pending, self.scores[trial.number])
         self._pending = []
 
     @property
@@ -139,19 +137,14 @@ class Study:
 
     def _trial(self, number: int, values: dict[str, Any]) -> Trial:
         runs = []
-        for planned in self.first:
-            first = config.read(planned.config)
-            run = dataclasses.replace(first, hparams={**first.hparams, **values})
-            runs.append(
-                Planned(
-                    run.id, planned.plugin, planned.setting, f"trial {number}", config.as_json(run)
-                )
-            )
+        for first in self.first:
+            run = dataclasses.replace(first.run, hparams={**first.run.hparams, **values})
+            runs.append(Planned(run.id, first.plugin, first.scenario, f"trial {number}", run))
         return Trial(number, values, tuple(runs))
 
     @cached_property
     def _search(self) -> "optuna.Study":
-        """The seed is that of the first trial's name: no other method, setting or number of jobs is in it."""
+        """Its seed comes from the first trial's id: no other method, scenario or number of jobs is in it."""
         try:
             import optuna
         except ImportError as error:
@@ -159,12 +152,9 @@ class Study:
                 "tuning needs Optuna; get it with: pip install 'pflbench[tune]'"
             ) from error
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        seed = seed_of("tune", self.first[0].id) % 2**32
-        options: dict[str, Any] = {
-            "multivariate": True,
-            "constant_liar": True,
-        }  # a generation spreads out
-        sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=STARTUP, **options)
+        seed = seed_of("tune", stem_of(self.first[0].id)) % 2**32
+        spread: dict[str, Any] = {"multivariate": True, "constant_liar": True}  # of a generation
+        sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=STARTUP, **spread)
         search = optuna.create_study(direction="maximize", sampler=sampler)
         search.enqueue_trial({one.name: one.first for one in self.dimensions})
         return search
@@ -191,30 +181,29 @@ def studies(
     only: Sequence[str] = (),
     grid: Grid | None = None,
 ) -> list[Study]:
-    """The searches of an experiment: every method that `only` leaves, in every setting that it leaves. With a `grid`,
+    """The searches of an experiment: every method that `only` leaves, in every scenario that it leaves. With a `grid`,
     all its values are tried and nothing else.
     """
-    taken = {run.config["seed"] for run in experiment.make(name, table).runs}
+    taken = {planned.run.seed for planned in experiment.make(name, table).runs}
     if shared := sorted(taken & {*seeds}):
         raise UserError(
             f"--seed {shared[0]} is a seed of experiment {name}; what is tuned on it cannot be tested on it"
         )
-    places: list[tuple[Table, Table, list[Planned]]] = []
+    cells: list[tuple[Table, Table, list[Planned]]] = []
     for block, variant in itertools.product(
-        experiment.blocks(table, "settings"), experiment.blocks(table, "variants")
+        experiment.blocks(table, "scenarios"), experiment.blocks(table, "variants")
     ):
-        here = {**table, "settings": [block], "variants": [variant], "seeds": [*seeds]}
+        here = {**table, "scenarios": [block], "variants": [variant], "seeds": [*seeds]}
         runs = experiment.chosen(experiment.make(name, here, scale).runs, only, [])
         for plugin in dict.fromkeys(run.plugin for run in runs):
-            places.append(
-                (block, variant, [_held_out(run) for run in runs if run.plugin == plugin])
-            )
+            first = [_held_out(run) for run in runs if run.plugin == plugin]
+            cells.append((block, variant, first))
     search_space.check_names(
-        {registry.load(runs[0].plugin) for _, _, runs in places},
+        {registry.load(runs[0].plugin) for _, _, runs in cells},
         grid or asked,
         "--grid" if grid else "--tune",
     )
-    found = [Study(*place, asked, grid) for place in places]
+    found = [Study(*cell, asked, grid) for cell in cells]
     _check(name, found)
     return found
 
@@ -222,130 +211,32 @@ def studies(
 def _check(name: str, found: Sequence[Study]) -> None:
     """One variant at most, and a whole grid: all that the tuned experiment runs must have been tuned."""
     if not found:
-        raise UserError("no method and setting is left by --only")
+        raise UserError("--only leaves no method in any scenario")
     if any(study.variant != found[0].variant for study in found):
         raise UserError(
             f"experiment {name} has several [[variants]]; choose the one to tune: --only variant=LABEL"
         )
-    settings: dict[str, list[str]] = {}
+    scenarios: dict[str, list[str]] = {}
     for study in found:
-        settings.setdefault(study.setting, []).append(study.name)
-    if any(
-        sorted(methods) != sorted({study.name for study in found}) for methods in settings.values()
-    ):
+        scenarios.setdefault(study.scenario, []).append(study.name)
+    every = sorted({study.name for study in found})
+    if any(sorted(methods) != every for methods in scenarios.values()):
         raise UserError(
-            "--only must leave the same methods in every setting, and every setting once"
+            "--only must leave the same methods in every scenario, and every scenario once"
         )
 
 
 def _held_out(planned: Planned) -> Planned:
     """A planned run with validation samples, and without what only a report needs."""
-    run = config.read(planned.config)
+    run: Run = planned.run
     kind, _, path = run.partition.partition(":")
     own = kind == "file" and "validation_0" in plain_arrays(path)
     run = dataclasses.replace(
         run, validation=run.validation or (0.0 if own else VALIDATION), representations=0
     )
-    return dataclasses.replace(planned, id=run.id, config=config.as_json(run))
+    return dataclasses.replace(planned, id=run.id, run=run)
 
 
 def frontier(folder: Path, found: Sequence[Study], trials: int) -> dict[str, Planned]:
     """The runs to do now, so that every study can go on: call it again when one of them has ended."""
     return {run.id: run for study in found for run in study.advance(folder, trials)}
-
-
-def tuned(table: Table, found: Sequence[Study]) -> Table:
-    """The experiment with the best values of every method in every setting, as its one variant."""
-    names = {registry.plain(study.name) for study in found}
-    blocks: list[Table] = []
-    for setting in dict.fromkeys(study.setting for study in found):
-        here = [study for study in found if study.setting == setting]
-        blocks.append({**here[0].block, "methods": {study.name: _best(study) for study in here}})
-    variant = {key: value for key, value in found[0].variant.items() if key != "methods"}
-    new = {
-        **table,
-        "title": f"{table.get('title', 'methods')}, tuned",
-        "algorithms": list(dict.fromkeys(study.first[0].plugin for study in found)),
-        "settings": blocks,
-        "variants": [{**variant, "label": "tuned"}],
-    }
-    if "methods" in table:
-        new["methods"] = {
-            name: own for name, own in table["methods"].items() if registry.plain(name) in names
-        }
-    return new
-
-
-def _best(study: Study) -> Table:
-    """What is different for a method in a setting: what the block and the variant say, and the best values."""
-    merged: Table = {}
-    best = {"hparams": study.trials[study.best].values}
-    layers = [
-        own for layer in (study.block, study.variant) for own in layer.get("methods", {}).items()
-    ]
-    for own in [
-        *(values for name, values in layers if registry.plain(name) == registry.plain(study.name)),
-        best,
-    ]:
-        merged = {
-            **merged,
-            **own,
-            "hparams": {**merged.get("hparams", {}), **own.get("hparams", {})},
-        }
-    return merged
-
-
-def rows(found: Sequence[Study]) -> list[dict[str, Any]]:
-    """A row for every study; accuracies as fractions, None where there is none."""
-    return [
-        {
-            "method": study.method.title,
-            "setting": study.setting,
-            "trials": len(study.scores),
-            "diverged": len(
-                {run.variant for run in study.diverged}
-            ),  # trials, whatever the number of seeds
-            "default": study.scores[0] if study.scores else None,
-            "best": study.scores[study.best] if study.scores else None,
-            "trial": study.best if study.scores else None,
-            "values": study.trials[study.best].values if study.scores else {},
-        }
-        for study in found
-    ]
-
-
-def cells(row: Mapping[str, Any]) -> list[str]:
-    """A row for a person: accuracies in percent."""
-    shown = {**row, "values": " ".join(f"{name}={value}" for name, value in row["values"].items())}
-    shown |= {
-        name: f"{100 * row[name]:.2f}" for name in ("default", "best") if row[name] is not None
-    }
-    return ["" if value is None else str(value) for value in shown.values()]
-
-
-def write(folder: Path, table: Table, found: Sequence[Study]) -> list[Path]:
-    """`tuning.md` and `tuning.csv`; `tuned.toml` too if every study has all its trials."""
-    made = rows(found)
-    text = io.StringIO()
-    lines = csv.writer(text, lineterminator="\n")
-    lines.writerow(made[0])
-    lines.writerows([*list(row.values())[:-1], cells(row)[-1]] for row in made)
-    grid = [[*made[0]], ["---"] * len(made[0]), *map(cells, made)]
-    page = "\n".join("| " + " | ".join(line) + " |" for line in grid)
-    files = {"tuning.csv": text.getvalue(), "tuning.md": f"{caption(found)}\n\n{page}\n"}
-    if not any(study.unfinished for study in found):
-        files["tuned.toml"] = toml_text.dumps(tuned(table, found))
-    for name, content in files.items():
-        run_folder.write(folder / name, content.encode())
-    return [folder / name for name in files]
-
-
-def caption(found: Sequence[Study]) -> str:
-    """What the numbers mean."""
-    seeds = " ".join(str(run.config["seed"]) for run in found[0].first)
-    return (
-        "Accuracy in % on validation samples, which are held out of every client's training samples: the mean over"
-        f" clients after the last round, each method at its point, tuning seed {seeds}. default: the first trial, with"
-        " the experiment's own values. best: the highest of all trials, so it is optimistic. A trial that diverged"
-        " counts as 0."
-    )

@@ -1,11 +1,19 @@
 """Stored numbers of three rounds, per method: a change that moves them is seen.
 
-python -m pflbench.testing.golden NAME...     # records tests/golden/NAME.json anew
+    python -m pflbench.testing.golden [--new-revision] NAME...
+
+compares a method with its numbers in tests/golden/NAME.json and lists its code in
+pflbench/methods/revisions.json. Where the numbers are the stored ones, its results stay valid: the
+revision stays. Where they are others, they are stored and the revision goes up by one, so that
+earlier results are outdated. Where they are others though the method's code is the listed one, the
+harness has changed, and its revision goes up too, once: results of other plugins are outdated.
+`--new-revision` is for a change that these three rounds at the default hyperparameters do not show.
 """
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +21,8 @@ import torch
 
 from pflbench.api import State
 from pflbench.errors import UserError
-from pflbench.methods import registry
+from pflbench.methods import registry, versions
+from pflbench.simulation.threads import one_thread
 from pflbench.testing.compare import tensors
 from pflbench.testing.problem import TOY_CNN, toy
 
@@ -32,16 +41,12 @@ LESS_CLOSE = 1e-3
 def numbers(plugin: str) -> dict[str, Any]:
     """What is stored of a method: per round accuracies, loss, bytes and logs; at the end norms of the states.
 
-    `moved` is a part's distance from where it began, which shows a change of a step that its norm would hide.
+    `moved` is a part's distance from its start, which shows a change of a step that its norm would hide.
     """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         federation = toy(plugin, {"participation": 1.0}, **PROBLEM)
         begin, first = federation.server, federation.algorithm.init_client()
         records = [federation.start()[0], *(federation.step()[0] for _ in range(3))]
-    finally:
-        torch.set_num_threads(threads)
     kept = {
         name: [record.get(name) for record in records]
         for name in ("accuracy", "loss", "bytes", "logs")
@@ -73,13 +78,39 @@ def deviations(stored: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[st
     yield from compared(dict(stored), dict(now), ())
 
 
-def record(plugin: str, folder: Path = FOLDER) -> Path:
-    """Store the numbers of a method."""
+def record(plugin: str, folder: Path = FOLDER, new_revision: bool = False) -> "Recorded":
+    """Store the numbers of a method where they changed, and list its code with its revision."""
     if not folder.is_dir():
         raise UserError(f"no folder {folder}; run this in the project's folder")
-    path = folder / f"{registry.name_of(registry.load(plugin))}.json"
-    path.write_text(json.dumps(numbers(plugin), indent=1) + "\n", encoding="utf-8")
-    return path
+    method = registry.load(plugin)
+    name, code = registry.name_of(method), versions.code_hash(registry.file_of(method))
+    path, found = folder / f"{name}.json", numbers(plugin)
+    stored = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    changed = stored is None or any(True for _ in deviations(stored, found))
+    if changed:
+        path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    listed = versions.read_revisions()
+    entry = listed["methods"].get(name, {"revision": 0, "code": ""})
+    is_next = changed or new_revision or not entry["revision"]
+    revision = entry["revision"] + 1 if is_next else entry["revision"]
+    listed["methods"][name] = {"revision": revision, "code": code}
+    versions.write_revisions(listed)
+    by_harness = changed and stored is not None and entry["code"] == code
+    return Recorded(name, revision, changed, by_harness)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What became of a method's numbers."""
+
+    method: str
+    revision: int
+    changed: bool  # the numbers
+    by_harness: bool  # the numbers changed and the method's code did not
+
+    def __str__(self) -> str:
+        numbers = "other numbers, stored" if self.changed else "the stored numbers"
+        return f"{self.method}: {numbers}; revision {self.revision}"
 
 
 def _close(old: Any, new: Any, path: tuple[str, ...], tests: list[int]) -> bool:
@@ -117,19 +148,26 @@ def _rounded(value: Any) -> Any:
     return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> None:
     """Record the methods that are named."""
-    if len(sys.argv) < 2:
-        sys.exit(
-            f"usage: python -m pflbench.testing.golden NAME...; known: {', '.join(registry.names())}"
-        )
-    for name in sys.argv[1:]:
-        try:
-            print(f"wrote {record(name)}")
-        except UserError as error:
-            print(error, file=sys.stderr)
-            sys.exit(2)
+    names = [word for word in arguments if word != "--new-revision"]
+    if not names:
+        usage = "python -m pflbench.testing.golden [--new-revision] NAME..."
+        sys.exit(f"usage: {usage}; known: {', '.join(registry.names())}")
+    try:
+        found = []
+        for name in names:
+            found.append(record(name, new_revision="--new-revision" in arguments))
+            print(found[-1], flush=True)
+    except UserError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
+    if any(one.by_harness for one in found):
+        listed = versions.read_revisions()
+        listed["harness"] += 1
+        versions.write_revisions(listed)
+        print(f"the harness: revision {listed['harness']}")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -9,14 +9,15 @@ from pflbench import config
 from pflbench.api import Hparams, hparam
 from pflbench.errors import UserError
 from pflbench.methods import registry
+from pflbench.methods.hyperparameters import complete, make_run
 
 
 def run(**settings):
-    return config.make("fedavg", settings, {})
+    return make_run("fedavg", settings, {})
 
 
 def test_defaults_complete_the_hyperparameters():
-    made = config.make("FedCoSR", {"rounds": 3}, {"alpha": "0.5"})
+    made = make_run("FedCoSR", {"rounds": 3}, {"alpha": "0.5"})
     assert made.algorithm == "fedcosr"
     assert made.hparams["alpha"] == 0.5
     assert made.hparams["lr"] == 0.003
@@ -30,11 +31,22 @@ def test_id_hashes_what_changes_numbers():
     other = {
         run(clients=21).id,
         run(seed=1).id,
-        config.make("fedavg", {}, {"lr": 0.1}).id,
+        make_run("fedavg", {}, {"lr": 0.1}).id,
         run(data_fraction=0.5).id,
     }
     assert len(same) == 1
     assert len(other | same) == 5
+
+
+def test_the_version_is_the_end_of_the_id_and_not_in_its_hash():
+    first, second = replace(run(), version="r1"), replace(run(), version="0123456789")
+    assert first.id.removesuffix("-r1") == second.id.removesuffix("-0123456789")
+    assert replace(run(), version="").id == first.id.removesuffix("-r1")
+
+
+def test_the_version_is_no_setting():
+    with pytest.raises(UserError, match="unknown setting 'version'"):
+        run(version="r7")
 
 
 def test_every_option_is_part_of_the_id():
@@ -63,14 +75,14 @@ def test_id_of_a_file_is_its_content_not_its_path(tmp_path):
     paths = [tmp_path / name for name in ("a.npz", "b.npz", "c.npz")]
     for path, content in zip(paths, (b"one", b"one", b"two"), strict=True):
         path.write_bytes(content)
-    hashes = [run(dataset=f"npz:{path}").id.rpartition("-")[2] for path in paths]
+    hashes = [run(dataset=f"npz:{path}").id.split("-")[-2] for path in paths]
     assert hashes[0] == hashes[1] != hashes[2]
 
 
 def test_run_survives_being_stored():
     made = run(samples_per_client="80-100", overlap="true", scarce_clients=5, data_fraction=0.1)
     assert made.samples_per_client == (80, 100)
-    assert config.read(config.as_json(made)) == made
+    assert config.read_run(config.as_json(made)) == made
 
 
 def test_toml_with_scarcity(tmp_path):
@@ -79,7 +91,7 @@ def test_toml_with_scarcity(tmp_path):
         'algorithm = "fedcosr"\nrounds = 7\nscarce_clients = 5\ndata_fraction = 0.1\n[hparams]\nalpha = 2\n'
     )
     settings, hparams = config.from_toml(file)
-    made = config.make(settings.pop("algorithm"), settings, hparams)
+    made = make_run(settings.pop("algorithm"), settings, hparams)
     assert (made.rounds, made.data_fraction, made.scarce_clients, made.hparams["alpha"]) == (
         7,
         0.1,
@@ -112,7 +124,7 @@ def test_toml_with_scarcity(tmp_path):
 )
 def test_mistakes_are_named(settings, hparams, says):
     with pytest.raises(UserError, match=says) as caught:
-        config.make("fedavg", settings, hparams)
+        make_run("fedavg", settings, hparams)
     assert "\n" not in str(caught.value)
 
 
@@ -149,5 +161,5 @@ class PerDataset(Hparams):
     ],
 )
 def test_default_may_depend_on_the_data_set(dataset, alpha):
-    assert config.complete(PerDataset, {}, dataset, "x").alpha == alpha
-    assert config.complete(PerDataset, {"alpha": 0.7}, dataset, "x").alpha == 0.7
+    assert complete(PerDataset, {}, dataset, "x").alpha == alpha
+    assert complete(PerDataset, {"alpha": 0.7}, dataset, "x").alpha == 0.7

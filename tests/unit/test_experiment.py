@@ -8,6 +8,7 @@ import pytest
 
 from pflbench import config
 from pflbench.errors import UserError
+from pflbench.methods.hyperparameters import make_run
 from pflbench.records.plan import Plan, Planned
 from pflbench.sweep import experiment
 
@@ -38,9 +39,9 @@ def test_the_least_file_means_all_methods_once_with_the_defaults_of_a_run(tmp_pa
     assert len(made.runs) == 22
     assert (made.name, made.title, made.scale) == ("mine", "mine", "paper")
     fedavg = next(run for run in made.runs if run.plugin == "fedavg")
-    assert fedavg.config == config.as_json(config.make("fedavg", {}, {}))
+    assert fedavg.config == config.as_json(make_run("fedavg", {}, {}))
     assert (fedavg.id, fedavg.name) == (
-        config.make("fedavg", {}, {}).id,
+        make_run("fedavg", {}, {}).id,
         "fedavg, digits dir:0.1, seed 0",
     )
 
@@ -49,10 +50,10 @@ def test_lists_of_a_block_multiply_and_blocks_add_up(tmp_path):
     text = """
     algorithms = ["fedavg", "local"]
     rounds = 7
-    [[settings]]
+    [[scenarios]]
     partition = ["dir:0.1", "path:2"]
     data_fraction = [0.5, 1.0]
-    [[settings]]
+    [[scenarios]]
     dataset = "cifar10"
     rounds = 9
     """
@@ -69,7 +70,7 @@ def test_lists_of_a_block_multiply_and_blocks_add_up(tmp_path):
 def test_every_variant_meets_every_setting(tmp_path):
     text = """
     algorithms = ["fedcosr"]
-    [[settings]]
+    [[scenarios]]
     partition = ["dir:0.1", "path:2"]
     [[variants]]
     label = "as published"
@@ -77,7 +78,7 @@ def test_every_variant_meets_every_setting(tmp_path):
     hparams = { alpha = [0.0, 2.0], gamma = 0.5 }
     """
     runs = plan(tmp_path, text).runs
-    usual = config.make("fedcosr", {}, {}).hparams
+    usual = make_run("fedcosr", {}, {}).hparams
     assert usual["gamma"] != 0.5
     given = [run.config["hparams"] for run in runs]
     found = [
@@ -102,7 +103,7 @@ def test_the_closer_says_more_top_setting_variant_method(tmp_path):
     [hparams]
     lr = 0.5
     epochs = 5
-    [[settings]]
+    [[scenarios]]
     rounds = 6
     width = 6
     eval_every = 6
@@ -141,22 +142,22 @@ def test_seeds_are_a_number_or_a_list(tmp_path, given, seeds):
         assert [run.config["seed"] for run in plan(tmp_path, text).runs] == seeds
 
 
-def test_settings_are_named_by_what_is_in_them_or_by_their_label(tmp_path):
+def test_scenarios_are_named_by_what_is_in_them_or_by_their_label(tmp_path):
     text = """
     algorithms = ["fedavg"]
     dataset = "digits"
-    [[settings]]
+    [[scenarios]]
     partition = "iid"
     clients = 5
     hparams.lr = 0.1
-    [[settings]]
+    [[scenarios]]
     label = "few"
     data_fraction = 0.5
-    [[settings]]
+    [[scenarios]]
     dataset = "cifar10"
     """
     runs = plan(tmp_path, text).runs
-    assert [run.setting for run in runs] == [
+    assert [run.scenario for run in runs] == [
         "digits iid clients=5 lr=0.1",
         "few",
         "cifar10 dir:0.1",
@@ -185,17 +186,17 @@ def test_a_plugin_is_named_by_its_path_and_may_have_its_own_table(tmp_path):
 def test_keys_of_a_file_replace_those_of_what_it_includes(tmp_path):
     read(
         tmp_path,
-        'title = "base"\nseeds = 2\nalgorithms = ["local"]\n[[settings]]\nkeep = 0.5\n',
+        'title = "base"\nseeds = 2\nalgorithms = ["local"]\n[[scenarios]]\ndata_fraction = 0.5\n',
         "base",
     )
     read(tmp_path, 'include = "base"\nrounds = 3\nseeds = 4\n', "middle")
-    table = read(tmp_path, 'include = "middle"\nseeds = 5\n[[settings]]\nkeep_last = 1\n')
+    table = read(tmp_path, 'include = "middle"\nseeds = 5\n[[scenarios]]\nscarce_clients = 1\n')
     assert table == {
         "title": "base",
         "algorithms": ["local"],
         "rounds": 3,
         "seeds": 5,
-        "settings": [{"scarce_clients": 1}],
+        "scenarios": [{"scarce_clients": 1}],
     }
 
 
@@ -261,18 +262,18 @@ MISTAKES = {
     "algorithm = 'local'": "unknown key of experiment mine 'algorithm'; did you mean 'algorithms'",
     "seed = 3": "unknown key of experiment mine 'seed'; did you mean 'seeds'",
     "lr = 0.1": "unknown key of experiment mine 'lr'",
-    "[[settings]]\nlr = 0.1": r"unknown key of \[\[settings\]\] 'lr'",
-    "[[settings]]\nseeds = 3": r"unknown key of \[\[settings\]\] 'seeds'",
+    "[[scenarios]]\nlr = 0.1": r"unknown key of \[\[scenarios\]\] 'lr'",
+    "[[scenarios]]\nseeds = 3": r"unknown key of \[\[scenarios\]\] 'seeds'",
     "[[variants]]\nlabels = 'x'": r"unknown key of \[\[variants\]\] 'labels'; did you mean 'label'",
-    "[settings]\nkeep = 0.5": r"settings must be blocks, as in: \[\[settings\]\]",
+    "[scenarios]\ndata_fraction = 0.5": r"scenarios must be blocks, as in: \[\[scenarios\]\]",
     "variants = 3": r"variants must be blocks, as in: \[\[variants\]\]",
-    "settings = []": r"settings must be blocks, as in: \[\[settings\]\]",
+    "scenarios = []": r"scenarios must be blocks, as in: \[\[scenarios\]\]",
     "hparams = 3": "hparams must be a table, not 3",
     "methods = ['fedavg']": r'methods must be a table, not \["fedavg"\]',
-    "[[settings]]\nhparams = 3": "hparams must be a table, not 3",
+    "[[scenarios]]\nhparams = 3": "hparams must be a table, not 3",
     "[hparams]\nmu = 1.0": "unknown hyperparameter of FedAvg 'mu'",
     "[[variants]]\nhparams.alpha = [0.0, 1.0]": "unknown hyperparameter of FedAvg 'alpha'",
-    "[methods.local]\nrounds = 3": r"unknown method in \[methods\] of experiment mine 'local'; .*known: fedavg, ",
+    "[methods.locl]\nrounds = 3": r"unknown method in \[methods\] of experiment mine 'locl'; .*known: fedavg, ",
     "[methods.fedprox.hparams]\nmuu = 1.0": "unknown hyperparameter of FedProx 'muu'; did you mean 'mu'",
     "[methods.fedavg]\nhparams.lr = [0.1, 0.2]": r"hyperparameter lr = \[0.1, 0.2\]: must be a number",
     "data_fraction = [0.1, 0.2]": r"setting data_fraction = \[0.1, 0.2\]: must be a number",
@@ -298,7 +299,7 @@ def test_algorithms_are_all_or_names(tmp_path, text):
 
 
 def test_an_unknown_method_is_told_with_the_nearest(tmp_path):
-    with pytest.raises(UserError, match="unknown algorithm 'fedavgg'; did you mean 'fedavg'"):
+    with pytest.raises(UserError, match="unknown method 'fedavgg'; did you mean 'fedavg'"):
         plan(tmp_path, "algorithms = ['fedavgg']")
 
 
@@ -340,7 +341,7 @@ def test_what_is_different_for_a_method_is_a_table(tmp_path):
 
 def test_an_empty_list_is_told(tmp_path):
     with pytest.raises(UserError, match="partition"):
-        plan(tmp_path, "algorithms = ['local']\n[[settings]]\npartition = []")
+        plan(tmp_path, "algorithms = ['local']\n[[scenarios]]\npartition = []")
 
 
 TIERS = {  # experiments/scales.toml, by hand: rounds, seeds, samples of a client
@@ -369,7 +370,7 @@ def test_a_scale_never_asks_for_more_than_the_experiment(tmp_path, scale):
 
 
 def test_a_scale_bounds_what_blocks_and_methods_say_too(tmp_path):
-    blocks = "[[settings]]\nrounds = 70\n[methods.fedavg]\nrounds = 60"
+    blocks = "[[scenarios]]\nrounds = 70\n[methods.fedavg]\nrounds = 60"
     text = f"algorithms = ['local', 'fedavg']\nseeds = [5, 6, 7, 8]\n{blocks}"
     assert shown(plan(tmp_path, text, "small").runs, "rounds", "seed") == [
         (50, s) for s in (5, 6, 7) for _ in range(2)
@@ -383,7 +384,7 @@ def test_no_limit_is_none_in_text_too(tmp_path, scale):
 
 
 def test_only_the_smoke_scale_has_stand_ins_and_only_for_what_is_downloaded(tmp_path):
-    text = "algorithms = ['local']\n[[settings]]\ndataset = ['cifar10', 'digits', 'synthetic:classes=4,side=16']"
+    text = "algorithms = ['local']\n[[scenarios]]\ndataset = ['cifar10', 'digits', 'synthetic:classes=4,side=16']"
     usual = [("cifar10",), ("digits",), ("synthetic:classes=4,side=16",)]
     for scale in ("paper", "small"):
         assert shown(plan(tmp_path, text, scale).runs, "dataset") == usual
@@ -419,8 +420,8 @@ def test_an_unknown_scale_is_told(tmp_path):
 def planned(
     algorithm="fedavg", dataset="digits", partition="dir:0.1", variant="", **settings
 ) -> Planned:
-    run = config.make(algorithm, {"dataset": dataset, "partition": partition, **settings}, {})
-    return Planned(run.id, algorithm, f"{dataset} {partition}", variant, config.as_json(run))
+    run = make_run(algorithm, {"dataset": dataset, "partition": partition, **settings}, {})
+    return Planned(run.id, algorithm, f"{dataset} {partition}", variant, run)
 
 
 SYNTHETIC = "synthetic:classes=4,side=16"
@@ -498,20 +499,15 @@ def test_commas_inside_a_data_set_belong_to_it(text, items):
     assert experiment.listed(text) == items
 
 
-AT_SMOKE = {  # methods x settings x variants, of one seed
+AT_SMOKE = {  # methods x scenarios x variants, of one seed
     "ablation": 1 * 6 * 6,
+    "adam": 22 * 6,
     "digits": 22 * 2,
     "distributions": 1 * (4 + 2 + 2 + 4),
     "efficiency": 22 * 6,
     "fairness": 5 * 1,
     "main": 22 * 6,
     "quickstart": 22 * 2,
-    "reference": 22 * 6,
-    "reference-ablation": 1 * 2 * 6,
-    "reference-fairness": 5 * 1,
-    "reference-same": 22 * 2,
-    "reference-scarcity": 22 * 7,
-    "reference-weighting": 1 * (5 + 1 + 5),
     "representations": 5 * 2,
     "scalability": 22 * 6,
     "scarcity": 22 * 2 * 5,
@@ -527,19 +523,16 @@ def test_our_experiments_are_those_of_the_table():
 @pytest.mark.parametrize("name", AT_SMOKE)
 def test_our_experiments_make_their_runs(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for sample in ("cifar10", "emnist47", "cifar100"):
-        Path(f"{sample}-sample.npz").write_bytes(
-            sample.encode()
-        )  # a run's id has the hash of the file
     table = experiment.read(name)
     made = experiment.make(name, table, "smoke")
     assert len(made.runs) == AT_SMOKE[name]
     assert made.title == table["title"]
-    places = [
-        (run.setting, run.variant, run.config["algorithm"], run.config["seed"]) for run in made.runs
+    cells = [
+        (run.scenario, run.variant, run.config["algorithm"], run.config["seed"])
+        for run in made.runs
     ]
-    assert len(set(places)) == len(places)  # every run has a place of its own in tables and figures
-    assert all(run.id == config.read(run.config).id for run in made.runs)
+    assert len(set(cells)) == len(cells)  # every run has a cell of its own in tables and figures
+    assert all(run.id == run.run.id for run in made.runs)
 
 
 def test_experiments_share_the_runs_that_they_have_in_common():
@@ -572,8 +565,8 @@ def test_the_paper_scale_changes_nothing():
     assert experiment.scaled(settings, {}) == settings
 
 
-def test_a_plan_goes_by_settings_then_seeds_then_methods(tmp_path):
-    text = "algorithms = ['local', 'fedavg']\nseeds = 2\n[[settings]]\nkeep = [0.5, 1.0]"
+def test_a_plan_goes_by_scenarios_then_seeds_then_methods(tmp_path):
+    text = "algorithms = ['local', 'fedavg']\nseeds = 2\n[[scenarios]]\ndata_fraction = [0.5, 1.0]"
     expected = list(itertools.product((0.5, 1.0), (0, 1), ("local", "fedavg")))
     assert shown(plan(tmp_path, text).runs, "data_fraction", "seed", "algorithm") == expected
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from pflbench import config
+from pflbench.config import Run
 from pflbench.errors import UserError
 from pflbench.records import plan, run_folder
 from pflbench.records.plan import Plan, Planned
@@ -15,9 +15,9 @@ def planned(id: str, seed: int, **words: str) -> Planned:
     return Planned(
         id,
         "fedavg",
-        words.get("setting", ""),
+        words.get("scenario", ""),
         words.get("variant", ""),
-        {"algorithm": "fedavg", "seed": seed},
+        Run("fedavg", seed=seed),
     )
 
 
@@ -26,7 +26,7 @@ def test_a_plan_survives_being_stored(tmp_path):
         "title": "Umlaut \u00e4",
         "algorithms": ["fedavg"],
         "seeds": 2,
-        "settings": [{"partition": ["iid", "path:2"]}],
+        "scenarios": [{"partition": ["iid", "path:2"]}],
     }
     made = experiment.make("mine", table, "small", "pflbench sweep 'a file.toml'")
     made.write(tmp_path / "not" / "there")
@@ -43,10 +43,10 @@ def test_a_stored_configuration_is_the_run_that_it_was(tmp_path):
     )
     made.write(tmp_path)
     (run,) = plan.read(tmp_path)[0].runs
-    assert config.read(run.config).id == run.id == made.runs[0].id
+    assert run.run.id == run.id == made.runs[0].id
 
 
-def test_a_plan_takes_the_place_of_one_of_its_name_and_stands_beside_others(tmp_path):
+def test_a_plan_replaces_one_of_its_name_and_leaves_the_others(tmp_path):
     for name, title in (("b", "old"), ("a", "other"), ("b", "new")):
         Plan(name, title, "paper", "", (planned("x", 0),)).write(tmp_path)
     assert [(one.name, one.title) for one in plan.read(tmp_path)] == [("a", "other"), ("b", "new")]
@@ -67,11 +67,11 @@ def test_every_run_is_there_once_and_the_first_seed_comes_first():
     ("words", "name"),
     [
         ({}, "fedavg, seed 3"),
-        ({"setting": "digits iid"}, "fedavg, digits iid, seed 3"),
-        ({"setting": "digits iid", "variant": "lr=0.1"}, "fedavg, digits iid, lr=0.1, seed 3"),
+        ({"scenario": "digits iid"}, "fedavg, digits iid, seed 3"),
+        ({"scenario": "digits iid", "variant": "lr=0.1"}, "fedavg, digits iid, lr=0.1, seed 3"),
     ],
 )
-def test_a_run_is_named_by_method_place_and_seed(words, name):
+def test_a_run_is_named_by_method_scenario_variant_and_seed(words, name):
     assert planned("x", 3, **words).name == name
 
 

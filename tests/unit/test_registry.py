@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pflbench.errors import UserError
-from pflbench.methods import registry
+from pflbench.methods import files, registry
 
 PLUGIN = '''"""Mine."""
 from pflbench.api import Algorithm
@@ -22,10 +22,9 @@ def installed(monkeypatch, tmp_path):
     (tmp_path / "their_package.py").write_text(PLUGIN)
     monkeypatch.syspath_prepend(tmp_path)
     points = {
-        name: EntryPoint(name, "their_package:Mine", registry.GROUP)
-        for name in ("theirs", "fedavg")
+        name: EntryPoint(name, "their_package:Mine", files.GROUP) for name in ("theirs", "fedavg")
     }
-    monkeypatch.setattr(registry, "_installed", lambda: points)
+    monkeypatch.setattr(files, "installed", lambda: points)
 
 
 def test_twenty_two_methods_are_known():
@@ -47,8 +46,8 @@ def test_installed_packages_offer_methods_but_cannot_replace_ours(installed):
 
 
 def test_broken_entry_point_is_named(monkeypatch):
-    points = {"theirs": EntryPoint("theirs", "no_such_package:Mine", registry.GROUP)}
-    monkeypatch.setattr(registry, "_installed", lambda: points)
+    points = {"theirs": EntryPoint("theirs", "no_such_package:Mine", files.GROUP)}
+    monkeypatch.setattr(files, "installed", lambda: points)
     with pytest.raises(UserError, match="no_such_package"):
         registry.load("theirs")
 

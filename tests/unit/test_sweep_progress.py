@@ -1,4 +1,4 @@
-"""What a log shows of a sweep, line by line; the runs are done by a place that only writes down how they ended."""
+"""What a log shows of a sweep, line by line; the launcher only writes down how runs ended."""
 
 import re
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import pytest
 
-from pflbench import config
+from pflbench.methods.hyperparameters import make_run
 from pflbench.records import run_folder
 from pflbench.records.leases import Leases
 from pflbench.records.plan import Planned
@@ -37,8 +37,8 @@ def clock(monkeypatch):
 
 
 def planned(method: str, seed: int = 0) -> Planned:
-    run = config.make(method, {"rounds": 4, "seed": seed}, {})
-    return Planned(run.id, method, "digits iid", "", config.as_json(run))
+    run = make_run(method, {"rounds": 4, "seed": seed}, {})
+    return Planned(run.id, method, "digits iid", "", run)
 
 
 class Place:
@@ -90,9 +90,16 @@ def swept(
 ) -> Sweep:
     """A sweep of one run for every method in `ends`."""
     runs = {run.id: run for run in map(planned, ends)}
-    done = Sweep(folder, runs, Place(ends, room), "paper", watch=(told or Lines()).watch, **how)
+    done = sweep_of(folder, runs, Place(ends, room), watch=(told or Lines()).watch, **how)
     done.run()
     return done
+
+
+def sweep_of(folder: Path, runs: Mapping[str, Planned], place: "Place", **how) -> Sweep:
+    """A sweep that has seen which runs are left; no data are needed."""
+    made = Sweep(folder, runs, {"digits": None}, place, "paper", **how)
+    made.open()
+    return made
 
 
 def test_a_log_has_a_line_for_every_end_and_one_for_the_whole_now_and_then(tmp_path, clock, capsys):
@@ -100,12 +107,12 @@ def test_a_log_has_a_line_for_every_end_and_one_for_the_whole_now_and_then(tmp_p
     assert capsys.readouterr().out.splitlines() == [
         # 2 rounds of fedavg and 2 x 4 of the others are left, 3 s each
         "3 runs: 1 running, 2 missing; 0:30 left; fedavg, digits iid, seed 0 (round 2)",
-        "1/3 done: fedavg, digits iid, seed 0: 37.50 % (pre) in 1:05",
-        "3 runs: 1 done, 2 missing; 0:24 left",
+        "1/3 finished: fedavg, digits iid, seed 0: 37.50 % (pre) in 1:05",
+        "3 runs: 1 finished, 2 missing; 0:24 left",
         "2/3 failed: local, digits iid, seed 0: ZeroDivisionError: no luck in 1:05",
-        "3 runs: 1 done, 1 failed, 1 missing; 0:12 left",
+        "3 runs: 1 finished, 1 failed, 1 missing; 0:12 left",
         "3/3 diverged: fedper, digits iid, seed 0: numbers that are not finite in 1:05",
-        "3 runs: 1 done, 1 diverged, 1 failed",
+        "3 runs: 1 finished, 1 diverged, 1 failed",
     ]
     assert list(done.ended.values()) == ["finished", "failed", "diverged"]
     assert list((tmp_path / "leases").iterdir()) == []
@@ -126,16 +133,12 @@ def test_runs_at_once_share_the_time_that_is_left(tmp_path, clock):
         "2 runs: 1 running, 1 missing; 0:18 left",  # 2 + 4 rounds of 3 s, by one
         "2 runs: 2 running; 0:06 left",  # 2 + 2 rounds, by two
     ]
-    assert Always.said[-1] == "2 runs: 2 done"
+    assert Always.said[-1] == "2 runs: 2 finished"
 
 
 def test_a_log_is_quiet_between_ends_for_a_minute(tmp_path, clock, capsys):
-    told, sweep = (
-        Lines(),
-        Sweep(tmp_path, {run.id: run for run in [planned("fedavg")]}, Place({}), "paper"),
-    )
-    sweep.ledger = Leases(tmp_path)
-    sweep.ledger.open()
+    told = Lines()
+    sweep = sweep_of(tmp_path, {run.id: run for run in [planned("fedavg")]}, Place({}))
     for step in (0, 30, 29, 2, 59, 2):
         clock.now += step
         told.watch(sweep, None)
@@ -147,8 +150,8 @@ def test_ends_within_a_minute_have_a_line_each_and_no_more(tmp_path, clock, caps
     swept(tmp_path, {"fedavg": "finished", "local": "finished"})
     _, *ends = capsys.readouterr().out.splitlines()
     assert ends == [
-        "1/2 done: fedavg, digits iid, seed 0: 37.50 % (pre) in 0:10",
-        "2/2 done: local, digits iid, seed 0: 37.50 % (pre) in 0:10",
+        "1/2 finished: fedavg, digits iid, seed 0: 37.50 % (pre) in 0:10",
+        "2/2 finished: local, digits iid, seed 0: 37.50 % (pre) in 0:10",
     ]
 
 
@@ -158,9 +161,9 @@ def test_what_was_done_before_is_counted_and_not_told_again(tmp_path, clock, cap
     done = swept(tmp_path, {"fedavg": "finished", "local": "finished", "fedper": "finished"})
     said = capsys.readouterr().out
     assert re.findall(r"^\d/.*", said, re.MULTILINE) == [
-        "3/3 done: fedper, digits iid, seed 0: 37.50 % (pre) in 1:05"
+        "3/3 finished: fedper, digits iid, seed 0: 37.50 % (pre) in 1:05"
     ]
-    assert sorted(done.ended.values()) == ["finished", "finished", "failed"]
+    assert sorted(done.ended.values()) == ["failed", "finished", "finished"]
     done = swept(
         tmp_path,
         {"fedavg": "finished", "local": "finished", "fedper": "finished"},
@@ -168,7 +171,7 @@ def test_what_was_done_before_is_counted_and_not_told_again(tmp_path, clock, cap
     )
     said = capsys.readouterr().out
     assert re.findall(r"^\d/.*", said, re.MULTILINE) == [
-        "3/3 done: local, digits iid, seed 0: 37.50 % (pre) in 1:05"
+        "3/3 finished: local, digits iid, seed 0: 37.50 % (pre) in 1:05"
     ]
 
 
@@ -195,16 +198,16 @@ def test_a_run_that_another_sweep_holds_is_looked_at_now_and_then_until_it_ends(
     monkeypatch.setattr(
         Leases, "claim", lambda self, id: (claims.append(Clock.now), claim(self, id))[1]
     )
-    done = Sweep(tmp_path, {run.id: run}, Elsewhere({}), "paper", watch=Lines().watch)
+    done = sweep_of(tmp_path, {run.id: run}, Elsewhere({}), watch=Lines().watch)
     done.run()
     assert done.ended == {run.id: "finished"}
     assert claims == [1000, 1005, 1010]
     assert (tmp_path / run.id / run_folder.ATTEMPTS).read_text().count(
         '"event"'
-    ) == 1  # nothing was begun here
+    ) == 1  # nothing was started here
     assert capsys.readouterr().out.splitlines() == [
         "1 runs: 1 running",
-        "1/1 done: fedavg, digits iid, seed 0 in 0:00",
+        "1/1 finished: fedavg, digits iid, seed 0 in 0:00",
     ]
 
 
@@ -216,9 +219,9 @@ def test_a_sweep_that_is_broken_off_stops_all_and_gives_everything_back(
 ):
     ends = {"fedavg": end, "local": "finished", "fedper": "finished"}
     runs = {run.id: run for run in map(planned, ends)}
-    sweep = Sweep(tmp_path, runs, place := Place(ends, room=2), "paper", watch=Lines().watch)
+    sweep = sweep_of(tmp_path, runs, place := Place(ends, room=2), watch=Lines().watch)
     released = []
-    place.close = lambda: released.append(len(sweep.leases))
+    place.close = lambda: released.append(len(sweep.held))
     with pytest.raises(error):
         sweep.run()
     assert place.log == ["stop"]
@@ -249,9 +252,7 @@ def test_a_place_with_less_than_no_room_gets_nothing(tmp_path, clock):
     runs = {run.id: run for run in map(planned, ("fedavg", "local"))}
     place = Shrinking({"fedavg": "finished", "local": "finished"})
     most = []
-    Sweep(
-        tmp_path, runs, place, "paper", watch=lambda sweep, ended: most.append(len(place.tasks))
-    ).run()
+    sweep_of(tmp_path, runs, place, watch=lambda sweep, ended: most.append(len(place.tasks))).run()
     assert max(most) == 1
 
 
@@ -269,7 +270,7 @@ def test_a_lease_that_was_taken_over_is_not_given_back_and_the_run_ends_elsewher
             (tmp_path / "leases" / f"{run.id}.000002").unlink(missing_ok=True)
             return super().ended(timeout)
 
-    sweep = Sweep(tmp_path, {run.id: run}, Slept({"fedavg": "nothing"}), "paper")
+    sweep = sweep_of(tmp_path, {run.id: run}, Slept({"fedavg": "nothing"}))
     sweep.run()
     assert sweep.ended == {run.id: "finished"}
     history = (tmp_path / run.id / run_folder.ATTEMPTS).read_text()
@@ -281,19 +282,21 @@ def test_a_lease_that_was_taken_over_is_not_given_back_and_the_run_ends_elsewher
     [("", None, ""), ("", 0.12345, "12.35 % (post)"), ("why", 0.5, "why")],
 )
 def test_a_result_is_its_accuracy_or_why_there_is_none(reason, accuracy, said):
-    run = progress.RunStatus(planned("fedavg"), "finished", 1, 1.0, accuracy, "post", reason)
+    run = progress.RunStatus(
+        planned("fedavg"), "finished", Path(), reason=reason, accuracy=accuracy, point="post"
+    )
     assert progress.result(run) == said
 
 
-def test_a_quiet_board_says_nothing_and_knows_all(tmp_path, clock, capsys):
-    told = progress.board(quiet=True)
+def test_quiet_progress_says_nothing_and_knows_all(tmp_path, clock, capsys):
+    told = progress.make_progress(quiet=True)
     swept(tmp_path, {"fedavg": "finished", "local": "failed"}, told)
     assert capsys.readouterr().out == ""
     assert [run.state for run in told.known.values()] == ["finished", "failed"]
 
 
 def test_a_terminal_shows_what_runs_and_keeps_what_went_wrong(tmp_path, clock, capsys):
-    assert type(progress.board(quiet=False)) is Lines  # a test has no terminal
+    assert type(progress.make_progress(quiet=False)) is Lines  # a test has no terminal
     with Live() as told:
         drawn = []
         update = told.display.update
@@ -303,7 +306,7 @@ def test_a_terminal_shows_what_runs_and_keeps_what_went_wrong(tmp_path, clock, c
         "    2/4  fedavg, digits iid, seed 0  37.50 % (pre)",
         "2 runs: 1 running, 1 missing; 0:18 left",
     ]
-    assert drawn[-1] == ["2 runs: 1 done, 1 failed"]
+    assert drawn[-1] == ["2 runs: 1 finished, 1 failed"]
     said = capsys.readouterr().out
     assert "failed: local, digits iid, seed 0: ZeroDivisionError: no luck" in " ".join(said.split())
-    assert "done: fedavg" not in said
+    assert "finished: fedavg" not in said

@@ -4,7 +4,6 @@ import json
 import math
 import random
 import sys
-import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pflbench import config
 from pflbench.api import hparam
+from pflbench.config import Run
 from pflbench.errors import UserError
 from pflbench.methods import registry
-from pflbench.records import toml_text
+from pflbench.methods.hyperparameters import make_run
 from pflbench.records.plan import Planned
-from pflbench.sweep import experiment, search_space, tuning
+from pflbench.sweep import experiment, search_space, tuning, tuning_results
 
 TABLE = {"algorithms": ["fedavg", "fedprox"], "seeds": 2, "clients": 4, "rounds": 2, "model": "mlp"}
 Score = Callable[[Mapping[str, Any]], float | None]
@@ -146,7 +145,7 @@ def test_a_value_has_three_digits_and_stays_in_its_range():
 
 def test_names_replace_the_rule_or_add_to_it_and_a_single_choice_is_none():
     def names(method: str, *asked: str) -> list[str]:
-        run = config.make(method, {}, {})
+        run = make_run(method, {}, {})
         return [one.name for one in search_space.dimensions(registry.load(method), run, asked)]
 
     assert names("fedprox", "batch_size", "lr") == ["batch_size", "lr"]
@@ -171,7 +170,7 @@ def test_names_replace_the_rule_or_add_to_it_and_a_single_choice_is_none():
         ({"grid": {"lr": ["0.1", "fast"]}}, "hyperparameter lr = 'fast': must be a number"),
         ({"grid": {"lr": ["-1"]}}, "hyperparameter lr = -1.0: must be at least 0"),
         ({"seeds": [7, 1]}, "--seed 1 is a seed of experiment mine"),
-        ({"only": ["ditto"]}, "no method and setting is left by --only"),
+        ({"only": ["ditto"]}, "--only leaves no method in any scenario"),
         (
             {"table": {**TABLE, "variants": [{"hparams": {"lr": [0.1, 0.2]}}]}},
             "has several [[variants]]",
@@ -184,10 +183,10 @@ def test_names_replace_the_rule_or_add_to_it_and_a_single_choice_is_none():
             {
                 "table": {
                     **TABLE,
-                    "settings": [{"label": "a"}, {"label": "a", "data_fraction": 0.5}],
+                    "scenarios": [{"label": "a"}, {"label": "a", "data_fraction": 0.5}],
                 }
             },
-            "every setting once",
+            "every scenario once",
         ),
     ],
 )
@@ -224,7 +223,7 @@ def test_one_variant_of_several_can_be_tuned(tmp_path: Path):
     ]
     table = {**TABLE, "variants": variants}
     found = searched(tmp_path, 2, table=table, only=["variant=b"])
-    made = experiment.make("tuned", tuning.tuned(table, found))
+    made = experiment.make("tuned", tuning_results.tuned(table, found))
     assert {(run.variant, run.config["hparams"]["batch_size"]) for run in made.runs} == {
         ("tuned", 32)
     }
@@ -245,7 +244,7 @@ def test_the_first_trial_is_the_experiments_own_values_held_out_on_another_seed(
     table = {**TABLE, "methods": {"fedprox": {"hparams": {"mu": 0.12345}}}}
     fedavg, fedprox = searched(tmp_path, 3, table=table)
     given = {name: TABLE[name] for name in ("clients", "rounds", "model")}
-    expected = config.make("fedavg", {**given, "seed": 1000, "validation": 0.2}, {})
+    expected = make_run("fedavg", {**given, "seed": 1000, "validation": 0.2}, {})
     assert [run.id for run in fedavg.trials[0].runs] == [expected.id]
     assert fedavg.trials[0].values == {"lr": 0.01}
     assert fedprox.trials[0].values == {"lr": 0.01, "mu": 0.12345}
@@ -256,10 +255,10 @@ def test_the_first_trial_is_the_experiments_own_values_held_out_on_another_seed(
 
 
 def test_every_method_has_as_many_trials_in_every_setting(tmp_path: Path):
-    table = {**TABLE, "settings": [{"partition": ["dir:0.5", "iid"]}]}
+    table = {**TABLE, "scenarios": [{"partition": ["dir:0.5", "iid"]}]}
     found = searched(tmp_path, 6, table=table)
     assert [
-        (study.name, study.setting, len(study.trials), len(study.scores)) for study in found
+        (study.name, study.scenario, len(study.trials), len(study.scores)) for study in found
     ] == [
         (method, f"digits {partition}", 6, 6)
         for partition in ("dir:0.5", "iid")
@@ -325,7 +324,7 @@ def test_a_score_is_the_mean_over_clients_of_the_last_round_at_the_methods_point
         ("fedavg", "pre"),
         ("fedcosr", registry.load("fedcosr").evaluation_point),
     ):
-        run = Planned(method, method, "", "", {})
+        run = Planned(method, method, "", "", Run(method))
         other = {"pre": "post", "post": "pre"}[point]
         accuracy = {
             point: [1.0] * 3,
@@ -344,7 +343,7 @@ def test_a_method_that_is_scored_after_training_is_tuned_there(tmp_path: Path):
     method = next(
         name for name in registry.names() if registry.load(name).evaluation_point == "post"
     )
-    run = Planned(method, method, "", "", {})
+    run = Planned(method, method, "", "", Run(method))
     store(
         tmp_path / method,
         "finished",
@@ -376,7 +375,7 @@ def test_a_diverged_trial_counts_as_nothing_and_is_shown(tmp_path: Path):
     assert 0 in large  # the default, 0.01
     assert 0 < len(large) < 12
     assert [found[0].scores[number] for number in large] == [0.0] * len(large)
-    (row,) = tuning.rows(found)
+    (row,) = tuning_results.rows(found)
     assert (row["trials"], row["diverged"], row["default"], row["best"]) == (
         12,
         len(large),
@@ -406,7 +405,7 @@ def test_a_failed_run_stops_its_own_search_and_there_is_no_tuned_file(tmp_path: 
         0,
         3,
     ]  # of its second generation one was done before
-    assert [path.name for path in tuning.write(tmp_path, TABLE, found)] == [
+    assert [path.name for path in tuning_results.write(tmp_path, TABLE, found)] == [
         "tuning.csv",
         "tuning.md",
     ]
@@ -428,7 +427,7 @@ def test_what_the_file_holds_out_stays_and_a_partition_may_bring_its_own(tmp_pat
         {"data_fraction": 0.5},
         *({"partition": f"file:{tmp_path}/{n}.npz"} for n in ("two", "three")),
     ]
-    table = {"algorithms": ["fedavg"], "representations": 5, "settings": blocks}
+    table = {"algorithms": ["fedavg"], "representations": 5, "scenarios": blocks}
     found = [study.first[0].config for study in tuning.studies("mine", table)]
     assert [run["validation"] for run in found] == [0.5, 0.2, 0.2, 0.0]
     assert {run["representations"] for run in found} == {0}
@@ -440,7 +439,7 @@ def test_the_tuned_experiment_runs_the_best_values_and_nothing_else_is_changed(t
         "title": 'A "first" try',
         "algorithms": ["fedavg", "FedProx", "ditto"],
         "hparams": {"batch_size": 8},
-        "settings": [
+        "scenarios": [
             {"partition": ["dir:0.5", "iid"], "methods": {"fedavg": {"hparams": {"epochs": 2}}}}
         ],
         "methods": {
@@ -449,12 +448,12 @@ def test_the_tuned_experiment_runs_the_best_values_and_nothing_else_is_changed(t
         },
     }
     found = searched(tmp_path, 9, table=table, only=["fedavg,fedprox"])
-    assert tuning.write(tmp_path, table, found)[-1] == tmp_path / "tuned.toml"
+    assert tuning_results.write(tmp_path, table, found)[-1] == tmp_path / "tuned.toml"
     again = experiment.read(str(tmp_path / "tuned.toml"))
     made = experiment.make("tuned", again)
     assert made.title == 'A "first" try, tuned'
     assert {run.variant for run in made.runs} == {"tuned"}
-    best = {(study.name, study.setting): study.trials[study.best].values for study in found}
+    best = {(study.name, study.scenario): study.trials[study.best].values for study in found}
     assert len({json.dumps(one) for one in best.values()}) == 4
     before = [
         run for run in experiment.make("mine", table).runs if run.config["algorithm"] != "ditto"
@@ -462,7 +461,7 @@ def test_the_tuned_experiment_runs_the_best_values_and_nothing_else_is_changed(t
     assert [run.config for run in made.runs] == [
         {
             **run.config,
-            "hparams": {**run.config["hparams"], **best[run.config["algorithm"], run.setting]},
+            "hparams": {**run.config["hparams"], **best[run.config["algorithm"], run.scenario]},
         }
         for run in before
     ]
@@ -472,7 +471,7 @@ def test_the_tuned_experiment_runs_the_best_values_and_nothing_else_is_changed(t
 def test_a_block_may_say_what_is_different_for_one_method_in_it():
     table = {
         "algorithms": ["fedavg", "LG-FedAvg"],
-        "settings": [
+        "scenarios": [
             {
                 "partition": "iid",
                 "methods": {"lgfedavg": {"rounds": 3, "hparams": {"lr": 0.3, "epochs": 3}}},
@@ -493,7 +492,7 @@ def test_a_block_may_say_what_is_different_for_one_method_in_it():
     runs = experiment.make("mine", table).runs
     names = ("lr", "epochs", "batch_size")
     found = [
-        (run.setting, run.config["rounds"], *(run.config["hparams"][name] for name in names))
+        (run.scenario, run.config["rounds"], *(run.config["hparams"][name] for name in names))
         for run in runs
     ]
     assert found == [
@@ -503,14 +502,14 @@ def test_a_block_may_say_what_is_different_for_one_method_in_it():
         ("digits path:2", 1, 0.1, 4, 1),
     ]
     with pytest.raises(
-        UserError, match=r"unknown method in \[methods\] of experiment mine 'fedprox'"
+        UserError, match=r"unknown method in \[methods\] of experiment mine 'fedproxx'"
     ):
-        experiment.make("mine", {**table, "settings": [{"methods": {"fedprox": {}}}]})
+        experiment.make("mine", {**table, "scenarios": [{"methods": {"fedproxx": {}}}]})
 
 
 def test_given_options_hold_over_tuned_values(tmp_path: Path):
     found = searched(tmp_path, 5)
-    table = tuning.tuned(TABLE, found)
+    table = tuning_results.tuned(TABLE, found)
     given = {"methods": {"fedprox": {"hparams": {"mu": "3"}}}}
     runs = experiment.make("tuned", experiment.overridden(table, given)).runs
     mu, lr = (
@@ -526,34 +525,12 @@ def test_the_tables_have_a_row_for_every_study(tmp_path: Path):
         return 0.25 if hparams["lr"] == 0.01 else 0.125
 
     found = searched(tmp_path, 2, score)
-    tuning.write(tmp_path, TABLE, found)
+    tuning_results.write(tmp_path, TABLE, found)
     assert (tmp_path / "tuning.csv").read_text().splitlines() == [
-        "method,setting,trials,diverged,default,best,trial,values",
+        "method,scenario,trials,diverged,default,best,trial,values",
         "FedAvg,digits dir:0.1,2,0,0.25,0.25,0,lr=0.01",
         "FedProx,digits dir:0.1,2,0,0.25,0.25,0,lr=0.01 mu=0.01",
     ]
     page = (tmp_path / "tuning.md").read_text().splitlines()
     assert page[-1] == "| FedProx | digits dir:0.1 | 2 | 0 | 25.00 | 25.00 | 0 | lr=0.01 mu=0.01 |"
     assert "tuning seed 1000" in page[0]
-
-
-def test_toml_reads_back():
-    table = {
-        "title": 'a "b" \\ c\nd \u00e9 \U0001f600',
-        "seeds": [0, 4],
-        "data_fraction": 1e-05,
-        "overlap": True,
-        "settings": [
-            {
-                "partition": "iid",
-                "methods": {
-                    "my method": {"hparams": {"lr": 0.1}},
-                    "b": {"rounds": 2, "hparams": {}},
-                },
-            },
-            {"label": "x", "methods": {"b": {"hparams": {"optimizer": "sgd"}}}},
-        ],
-        "hparams": {"lr": 1.0},
-        "variants": [{}],
-    }
-    assert tomllib.loads(toml_text.dumps(table)) == table

@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
@@ -24,9 +25,8 @@ class Worker:
     """A process that does one task after another."""
 
     def __init__(self, device: str) -> None:
-        context = multiprocessing.get_context(
-            "spawn"
-        )  # a fork would copy the threads' locks; CUDA forbids it
+        # a fork would copy the threads' locks, and CUDA forbids it
+        context = multiprocessing.get_context("spawn")
         self.device = device
         self.task: Task | None = None
         self.pipe, theirs = context.Pipe()
@@ -54,7 +54,7 @@ class Local:
         return len(self.devices) - sum(worker.task is not None for worker in self.workers)
 
     def submit(self, task: Task) -> None:
-        """Begin a task on an idle worker, or on a new one."""
+        """Start a task on an idle worker, or on a new one."""
         self.workers = [
             worker
             for worker in self.workers
@@ -68,7 +68,7 @@ class Local:
             idle = [Worker(devices[0])]
             self.workers += idle
         worker = idle[0]
-        worker.task = Task(**{**task.__dict__, "device": worker.device})
+        worker.task = replace(task, device=worker.device)
         with contextlib.suppress(OSError):  # it is dead: `ended` will find out
             worker.pipe.send(worker.task)
 
@@ -137,9 +137,7 @@ def _work(pipe: Connection) -> None:
     except (OSError, KeyboardInterrupt):
         pass
     finally:
-        signal.signal(
-            signal.SIGTERM, signal.SIG_IGN
-        )  # an idle process that is told to stop just ends
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # an idle process that is stopped just ends
 
 
 def _interrupt(number: int, frame: object) -> None:
@@ -152,16 +150,14 @@ def _listen(
 ) -> None:
     while True:
         try:
-            told = pipe.recv()
-        except (EOFError, OSError):
-            os._exit(
-                1
-            )  # the parent is dead, and its lease is free: not one more line may be written
-        if told == STOP:
+            received = pipe.recv()
+        except Exception:  # of a task whose data are gone, too
+            os._exit(1)  # the parent is dead and its lease is free: not one more line is written
+        if received == STOP:
             tasks.put(None)
             if busy.is_set():
                 _thread.interrupt_main(
                     signal.SIGTERM
                 )  # the main thread saves a checkpoint and ends
         else:
-            tasks.put(told)
+            tasks.put(received)

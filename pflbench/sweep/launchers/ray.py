@@ -6,6 +6,7 @@ Ray finds room, starts tasks and repeats those whose worker or node died; a repe
 import os
 import socket
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +40,7 @@ class OnRay:
         try:
             _reachable(address)
             if address is None:
-                os.environ.setdefault(
-                    "RAY_worker_niceness", "0"
-                )  # its workers are the machine's job, not its pastime
+                os.environ.setdefault("RAY_worker_niceness", "0")  # not in the background
                 ray.init(num_cpus=jobs, include_dashboard=False, **quiet)
             else:
                 ray.init(address=address, **quiet)
@@ -59,9 +58,9 @@ class OnRay:
         return min(room, self.jobs or room) - len(self.tasks)
 
     def submit(self, task: Task) -> None:
-        """Begin a task somewhere."""
+        """Start a task somewhere."""
         needs = {"num_cpus": 1, "num_gpus": self.gpus, "max_retries": RETRIES, "name": task.run.id}
-        there = Task(**{**task.__dict__, "device": self.device})
+        there = replace(task, device=self.device)
         self.tasks[self.ray.remote(_do_in).options(**needs).remote(Path.cwd(), there)] = task
 
     def ended(self, timeout: float) -> dict[str, str | None]:

@@ -3,10 +3,12 @@
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from pflbench.config import Run
+from pflbench.data.datasets import Data
 from pflbench.errors import RunFailed, UserError
+from pflbench.methods import versions
 from pflbench.records.leases import Lease, LeaseLost
 from pflbench.records.run_folder import RunFolder, Unwritable
 from pflbench.simulation import runner
@@ -18,27 +20,27 @@ class Task:
 
     run: Run
     plugin: str
+    data: Data  # pickles as the path of its prepared folder
     folder: Path  # of the sweep
     lease: Lease
     scale: str
     checkpoint_every: int = 10
     state_memory: float = 2.0
-    data_root: Path | None = None
     device: str = "cpu"
 
 
 class Launcher(Protocol):
-    """A place with room for some runs at a time."""
+    """Something that does runs, some at a time."""
 
     def room(self) -> int:
         """How many more tasks can be submitted now."""
 
     def submit(self, task: Task) -> None:
-        """Begin a task."""
+        """Start a task."""
 
     def ended(self, timeout: float) -> dict[str, str | None]:
         """The tasks that have ended, by the run's id, after at most `timeout` seconds of waiting: None where `do`
-        returned and the run's records tell the rest, else why nothing more can be done here.
+        returned and the run's records say the rest, else why nothing more can be done here.
         """
 
     def stop(self) -> None:
@@ -52,36 +54,41 @@ def do(task: Task) -> str | None:
     """Do a run, or what is left of it. How it ended is in its `status.json`; the answer says why the whole sweep
     cannot go on, if that is so.
     """
+    if versions.current(task.plugin) not in ("", task.run.version):
+        return failed(
+            task,
+            "the method's code changed after the sweep started; the same command runs it as it is now",
+        )
     try:
-        setup = runner.prepare(task.run, task.plugin, task.data_root, task.device)
-        how: dict[str, Any] = {
-            "checkpoint_every": task.checkpoint_every,
-            "state_memory": task.state_memory,
-        }
-        runner.execute(setup, task.folder, renew=True, scale=task.scale, lease=task.lease, **how)
+        setup = runner.prepare(task.run, task.plugin, device=task.device, data=task.data)
+        runner.execute(
+            setup,
+            task.folder,
+            checkpoint_every=task.checkpoint_every,
+            state_memory=task.state_memory,
+            scale=task.scale,
+            lease=task.lease,
+        )
     except (KeyboardInterrupt, LeaseLost):
-        pass  # its records say all there is to say
+        pass  # the run's records say what happened
     except RunFailed as failure:
-        if (
-            RunFolder(task.folder / task.run.id, task.run.id).status.get("status") != "failed"
-        ):  # before the first round
+        status = RunFolder(task.folder / task.run.id, task.run.id).status
+        if status.get("status") != "failed":  # it failed before the first round
             return failed(task, str(failure), failure.details)
     except Unwritable as error:
         return str(error)
     except Exception as error:
-        reason = (
-            str(error)
-            if isinstance(error, UserError)
-            else f"{type(error).__name__}: {error}".partition("\n")[0]
-        )
+        reason = str(error)
+        if not isinstance(error, UserError):
+            reason = f"{type(error).__name__}: {error}".partition("\n")[0]
         return failed(task, reason, traceback.format_exc())
     return None
 
 
 def failed(task: Task, reason: str, details: str = "") -> str | None:
-    """Put down that a run failed where the run itself could not."""
+    """Record that a run failed where the run itself could not."""
     if not task.lease.held():
-        return None  # the run is another's now
+        return None  # another process has the run now
     records = RunFolder(task.folder / task.run.id, task.run.id)
     try:
         records.folder.mkdir(parents=True, exist_ok=True)

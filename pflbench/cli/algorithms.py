@@ -1,0 +1,42 @@
+"""`pflbench algorithms`: the methods, as a list or one in full."""
+
+from typing import Annotated
+
+import typer
+
+from pflbench.cli import console, options
+
+app = typer.Typer(invoke_without_command=True)
+
+
+@app.callback()
+def algorithms(ctx: typer.Context, as_json: options.Json = False) -> None:
+    """The methods: a list of all, or one in full."""
+    if ctx.invoked_subcommand is not None:
+        return
+    from pflbench.methods import describe
+
+    rows = describe.rows()
+    if as_json:
+        console.dump(rows)
+    else:
+        headers = [name.replace("_", " ") for name in describe.COLUMNS]
+        console.table(headers, [list(row.values()) for row in rows])
+
+
+@app.command()
+def show(
+    name: Annotated[
+        str, typer.Argument(help="A name of 'pflbench algorithms', or a plugin's path.")
+    ],
+    as_json: options.Json = False,
+) -> None:
+    """One method: citation, messages, evaluation point, deviations, hyperparameters."""
+    from pflbench.methods import describe, registry
+
+    details = describe.details(registry.load(name))
+    if as_json:
+        console.dump(details)
+    else:
+        print("\n".join(describe.lines(details)))
+        console.table(*describe.hyperparameter_table(details))

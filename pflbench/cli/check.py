@@ -1,0 +1,37 @@
+"""`pflbench check`: whether a method keeps to the contract."""
+
+from typing import Annotated
+
+import typer
+
+from pflbench.cli import console, options
+
+OUTCOMES = ("ok", "expected", "FAIL")
+
+
+def check(
+    plugin: Annotated[str, typer.Argument(help="A method's name or a plugin's path.")],
+    as_json: options.Json = False,
+) -> None:
+    """See whether a method keeps to the contract."""
+    from pflbench import testing
+
+    found = []
+    for result in testing.checks(plugin):
+        outcome = "FAIL" if not result.passed else "expected" if result.expected_failure else "ok"
+        row = {"check": result.name, "outcome": outcome, "message": result.message}
+        found.append({**row, "seconds": result.seconds})
+        reason = {
+            "FAIL": result.message,
+            "expected": result.expected_failure,
+            "ok": testing.describe(result.name),
+        }
+        if not as_json:
+            print(f"{outcome:<9}{result.name:<28} {reason[outcome]}", flush=True)
+    numbers = {name: sum(row["outcome"] == name for row in found) for name in OUTCOMES}
+    if as_json:
+        console.dump(found)
+    else:
+        print(", ".join(f"{number} {outcome}" for outcome, number in numbers.items() if number))
+    if numbers["FAIL"]:
+        raise typer.Exit(1)

@@ -1,0 +1,73 @@
+"""A run from what a user gives: hyperparameters checked, completed by the defaults of the method."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pflbench.api import Algorithm, Hparams
+from pflbench.config import Run, checked, typed
+from pflbench.data.npz import plain_arrays
+from pflbench.errors import UserError, unknown
+from pflbench.methods import registry, versions
+
+
+def make_run(
+    method: str | type[Algorithm], settings: Mapping[str, Any], hparams: Mapping[str, Any]
+) -> Run:
+    """A run of a method (its name, the path of its file, or its class)."""
+    cls = registry.load(method) if isinstance(method, str) else method
+    run = Run(registry.name_of(cls), **_with_clients(checked(settings)))
+    complete_hparams = complete(registry.hparams_type(cls), hparams, run.dataset, cls.title)
+    version = versions.version_of(registry.file_of(cls))
+    return dataclasses.replace(run, hparams=dataclasses.asdict(complete_hparams), version=version)
+
+
+def complete(hparams: type[Hparams], given: Mapping[str, Any], dataset: str, title: str) -> Hparams:
+    """The hyperparameters of a method: those given, and for the rest the default for this data set."""
+    fields = {f.name: f for f in dataclasses.fields(hparams)}
+    for name in given:
+        if name not in fields:
+            raise unknown(f"hyperparameter of {title}", name, fields)
+    values = {name: default_for(f, dataset) for name, f in fields.items()}
+    for name, text in given.items():
+        values[name] = typed("hyperparameter", name, hparams, text)
+        _check_allowed(name, values[name], fields[name].metadata["allowed"])
+    return hparams(**values)
+
+
+def default_for(f: "dataclasses.Field[Any]", dataset: str) -> Any:
+    """A hyperparameter's default for a data set: that of the longest data set name its (file) name begins with."""
+    per_dataset = f.metadata["per_dataset"]
+    stem = Path(dataset.partition(":")[2] or dataset).stem
+    matching = [name for name in per_dataset if stem.startswith(name)]
+    return per_dataset[max(matching, key=len)] if matching else f.default
+
+
+def _with_clients(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings in which a partition from a file says how many clients there are, unless the user does."""
+    kind, _, path = settings.get("partition", "").partition(":")
+    if kind != "file" or not path or settings.get("clients") is not None:
+        return settings
+    arrays = plain_arrays(path)  # the partition checks their names
+    return {**settings, "clients": max(1, sum(name.startswith("train_") for name in arrays))}
+
+
+def _check_allowed(name: str, value: Any, allowed: Any) -> None:
+    """Refuse a value that makes no sense.
+
+    A range is where to search: a number may lie above it, and a float below it down to 0.
+    """
+    what = f"hyperparameter {name} = {value!r}: must be"
+    if isinstance(allowed, list):
+        if value not in allowed:
+            raise UserError(f"{what} one of {', '.join(map(str, allowed))}")
+        return
+    if value is None:
+        return
+    if not math.isfinite(value):
+        raise UserError(f"{what} finite")
+    least = allowed[0] if isinstance(value, int) else min(allowed[0], 0.0)
+    if value < least:
+        raise UserError(f"{what} at least {least}")
