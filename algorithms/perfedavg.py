@@ -56,7 +56,7 @@ class PerFedAvgHparams(Hparams):
         "first_order", ["first_order", "hessian_free"], "whether the Hessian term is left out"
     )
     difference: float = hparam(
-        1e-3, (1e-5, 0.1), "d of the difference quotient that stands for the Hessian"
+        1e-3, (1e-5, 0.1), "d of the difference quotient that stands for the Hessian", tune=False
     )
     uniform: bool = hparam(False, [False, True], "weight clients equally; false: by samples")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import pflbench
-from pflbench import config
 from pflbench.errors import RunFailed
+from pflbench.methods.hyperparameters import make_run
 from pflbench.simulation import engine, runner
 from pflbench.simulation.federation import Federation
 from pflbench.testing import TOY
@@ -79,7 +79,7 @@ def test_death_of_a_worker_is_told_with_its_place(tmp_path):
 
 
 def test_longest_client_goes_first():
-    setup = runner.prepare(config.make("fedavg", TOY, {}))
+    setup = runner.prepare(make_run("fedavg", TOY, {}))
     machinery = engine.Processes(setup, 1)
     order = []
     receive = machinery._receive
@@ -93,7 +93,7 @@ def test_longest_client_goes_first():
 
 
 def test_workers_end_with_the_engine():
-    setup = runner.prepare(config.make("fedavg", TOY, {}))
+    setup = runner.prepare(make_run("fedavg", TOY, {}))
     machinery = engine.Processes(setup, 2)
     pids = [process.pid for process in machinery.workers.values()]
     machinery.close()

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 import pflbench
-from pflbench import config
 from pflbench.api import Params
 from pflbench.data.npz import plain_arrays
 from pflbench.errors import UserError
+from pflbench.methods.hyperparameters import make_run
 from pflbench.simulation import representations, runner
 from pflbench.simulation.federation import Federation
 from pflbench.testing import TOY, played, split_by_class, toy
@@ -88,7 +88,7 @@ def test_the_file_has_the_samples_and_the_run_is_else_the_same(tmp_path):
         "sample": ((), np.int64),
         "x": ((1, 8, 8), np.uint8),
     }
-    setup = runner.prepare(config.make("fedcosr", TOY, {}))
+    setup = runner.prepare(make_run("fedcosr", TOY, {}))
     first = [rows[:5] for rows in setup.partition.test]
     assert arrays["sample"].tolist() == np.concatenate(first).tolist()
     assert arrays["client"].tolist() == [id for id, rows in enumerate(first) for _ in rows]
@@ -109,7 +109,7 @@ def test_workers_write_the_same_bytes(tmp_path, method):
 @pytest.mark.parametrize("stop", [1, 3])
 def test_a_run_that_was_stopped_leaves_the_same_file(tmp_path, stop):
     whole = run(tmp_path / "whole") / "representations.npz"
-    setup = runner.prepare(config.make("fedcosr", {**TOY, "representations": 5}, {}))
+    setup = runner.prepare(make_run("fedcosr", {**TOY, "representations": 5}, {}))
     file = tmp_path / "broken" / setup.run.id / "representations.npz"
 
     def interrupt(record: dict[str, Any], timing: dict[str, Any]) -> None:
@@ -127,7 +127,7 @@ def test_a_run_that_was_stopped_leaves_the_same_file(tmp_path, stop):
 
 def test_a_fresh_run_forgets_them(tmp_path):
     file = run(tmp_path) / "representations.npz"
-    setup = runner.prepare(config.make("fedcosr", {**TOY, "representations": 5}, {}))
+    setup = runner.prepare(make_run("fedcosr", {**TOY, "representations": 5}, {}))
 
     def look(done: int) -> None:
         assert not file.exists()
@@ -183,4 +183,4 @@ def test_the_body_is_the_outermost_that_fits():
 
 def test_fewer_than_none_is_refused():
     with pytest.raises(UserError, match="representations = -1: must be at least 0"):
-        config.make("fedavg", {"representations": -1}, {})
+        make_run("fedavg", {"representations": -1}, {})

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import pflbench
-from pflbench import config
 from pflbench.data.partition import Partition
+from pflbench.methods.hyperparameters import make_run
 from pflbench.simulation import runner
 from pflbench.testing import TOY, played, split_by_class, toy
 
@@ -101,7 +101,7 @@ def run(out: Path, **how: Any) -> Path:
 
 
 def test_run_json_counts_it(tmp_path):
-    split = runner.prepare(config.make("fedcosr", HELD_OUT, {})).partition
+    split = runner.prepare(make_run("fedcosr", HELD_OUT, {})).partition
     about = json.loads((run(tmp_path) / "run.json").read_text())["partition"]
     assert about["n_validation"] == [len(rows) for rows in split.validation]
     assert [sum(row.values()) for row in about["validation_classes"]] == about["n_validation"]
@@ -119,7 +119,7 @@ def test_workers_write_the_same_bytes(tmp_path):
 @pytest.mark.parametrize("stop", [0, 1, 3])
 def test_a_run_that_was_stopped_ends_as_the_one_that_was_not(tmp_path, stop):
     whole = run(tmp_path / "whole")
-    setup = runner.prepare(config.make("fedcosr", HELD_OUT, {}))
+    setup = runner.prepare(make_run("fedcosr", HELD_OUT, {}))
 
     def interrupt(record: dict[str, Any], timing: dict[str, Any]) -> None:
         if record["round"] == stop:
