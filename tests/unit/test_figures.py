@@ -1,21 +1,27 @@
 """Figures of made-up runs: which are drawn, what is in them, and how they look. Nothing is trained."""
 
 import ast
+import io
 import itertools
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import numpy as np
 import pytest
 from matplotlib.text import Text
+from PIL import Image
 
+from pflbench.config import read_run
+from pflbench.papers import papers
 from pflbench.papers.fedcosr import tau_figure
 from pflbench.records.plan import Plan, Planned
 from pflbench.report.figures import (
-    all_figures,
-    circles,
+    critical_difference,
+    distribution,
     embedding,
+    kinds,
     learning,
     pareto,
     per_client,
@@ -23,92 +29,69 @@ from pflbench.report.figures import (
     style,
     variation,
 )
-from pflbench.report.grouping.layout import TITLES
 from pflbench.report.grouping.overview import overview
 from pflbench.report.load.runs import OTHERS, Choice, Experiment, Numbers
 
+TITLES = papers()[0].methods
 NAMES = {"".join(c for c in title.lower() if c.isalnum()): title for title in TITLES}
-SETTINGS = {
-    **{
-        "dataset": "digits",
-        "partition": "dir:0.1",
-        "clients": 4,
-        "rounds": 8,
-        "participation": 1.0,
-        "eval_every": 1,
-    },
-    **{
-        "partition_seed": None,
-        "data_fraction": 1.0,
-        "scarce_clients": None,
-        "max_samples": None,
-        "representations": 0,
-    },
-}
+FORMS: tuple[Any, ...] = ("pdf", "png", "svg")
 FEDCOSR = {"alpha": 1.0, "batch_size": 16, "tau": "exp", "tau_value": 0.0, "gamma": 0.8}
 
 
 def made(
-    algorithm: str = "fedavg", accuracy: float = 0.5, seed: int = 0, **options: Any
+    algorithm: str = "fedavg",
+    accuracy: float = 0.5,
+    seed: int = 0,
+    status: str = "finished",
+    variant: str = "",
+    words: str = "",
+    folder: Path = Path("none"),
+    series: list[float] | None = None,
+    cost: tuple[float, float] = (1.0, 2.0),
+    **config: Any,
 ) -> Numbers:
-    """A run whose clients score accuracy -0.1, +0.1, -0.1, +0.1, by a straight curve from zero."""
-    status, variant, words, hparams, folder, series, cost = (
-        options.pop(name, default)
-        for name, default in {
-            **{
-                "status": "finished",
-                "variant": "",
-                "words": "",
-                "hparams": {},
-                "folder": Path("none"),
-            },
-            **{"series": None, "cost": (1.0, 2.0)},
-        }.items()
-    )
-    config = {**SETTINGS, "algorithm": algorithm, "seed": seed, "hparams": hparams, **options}
-    setting = words or f"{config['dataset']} {config['partition']}"
-    planned = Planned(
-        f"{algorithm}-{setting}-{variant}-{seed}", algorithm, setting, variant, config
-    )
+    """A run whose clients have accuracy -0.1, +0.1, -0.1, +0.1, by a straight curve from zero.
+
+    `words` is the scenario in the plan's words; `cost` is megabytes and seconds per round.
+    """
+    fields = {"clients": 4, "rounds": 8, **config}
+    run = read_run({"algorithm": algorithm, "seed": seed, **fields})
+    scenario = words or f"{run.dataset} {run.partition}"
+    name = f"{algorithm}-{scenario}-{variant}-{seed}"
+    planned = Planned(name, algorithm, scenario, variant, run)
     if status == "missing":
         return Numbers(planned, folder, status)
-    clients, rounds = config["clients"], config["rounds"]
-    counts = [{"0": 10 * (client + 1), "1": 20} for client in range(clients)]
-    about = {
-        "scale": None,
-        "method": {"title": NAMES.get(algorithm, algorithm), "evaluation_point": "post"},
-        "data": {"title": "Digits", "classes": 3},
-        "partition": {
-            **{
-                "digest": "d",
-                "n_train": [sum(row.values()) for row in counts],
-                "n_test": [10] * clients,
-            },
-            **{"train_classes": counts, "test_classes": counts},
-        },
-    }
+    rounds = run.rounds
     curve = np.linspace(0.0, accuracy, rounds + 1) if series is None else np.array([0.0, *series])
+    sent = {f"{way} theta": np.full(rounds, 1e6 * cost[0] / 2) for way in ("down", "up")}
+    seconds = {"client": cost[1], "server": 0.0, "evaluation": 9.0}
     return Numbers(
         planned,
         folder,
         status,
         "because" if status in ("failed", "diverged") else "",
-        about,
+        about(algorithm, run.clients),
         "post",
-        np.arange(rounds + 1.0),
-        {"post": curve},
-        accuracy + np.resize([-0.1, 0.1], clients),
-        float(rounds),
-        np.linspace(2.0, 1.0, rounds),
-        {f"{way} theta": np.full(rounds, 1e6 * cost[0] / 2) for way in ("down", "up")}
-        if cost[0]
-        else {},
-        {
-            "client": np.full(rounds, cost[1]),
-            "server": np.zeros(rounds),
-            "evaluation": np.full(rounds, 9.0),
-        },
+        evaluated=np.arange(rounds + 1.0),
+        curves={"post": curve},
+        clients=accuracy + np.resize([-0.1, 0.1], run.clients),
+        chosen=float(rounds),
+        loss=np.linspace(2.0, 1.0, rounds),
+        sent=sent if cost[0] else {},
+        seconds={name: np.full(rounds, value) for name, value in seconds.items()},
     )
+
+
+def about(algorithm: str, clients: int) -> dict[str, Any]:
+    """What run.json says; client c has 10 (c + 1) samples of class 0 and 20 of class 1."""
+    counts = [{"0": 10 * (client + 1), "1": 20} for client in range(clients)]
+    sizes = {"n_train": [sum(row.values()) for row in counts], "n_test": [10] * clients}
+    return {
+        "scale": None,
+        "method": {"title": NAMES.get(algorithm, algorithm), "evaluation_point": "post"},
+        "data": {"title": "Digits", "classes": 3},
+        "partition": {"digest": "d", **sizes, "train_classes": counts, "test_classes": counts},
+    }
 
 
 def experiment(*runs: Numbers, name: str = "test", scale: str = "small") -> Experiment:
@@ -130,8 +113,24 @@ def one(kind: Any, *runs: Numbers, **options: Any) -> Any:
     return next(iter(parts.values()))
 
 
-def lines(axes: Any, label: str) -> list[Any]:
-    return [line for line in axes.get_lines() if line.get_label() == label]
+def colours(*runs: Numbers) -> dict[str, str]:
+    """By label."""
+    groups = overview(experiment(*runs), Choice()).groups
+    return {group.label: group.look.colour for group in groups}
+
+
+def lines(axes: Any, colour: str) -> list[Any]:
+    """The lines of that colour, without crosses and dots at their end."""
+    found = [line for line in axes.get_lines() if line.get_color() == colour]
+    return [line for line in found if line.get_marker() != "x"]
+
+
+def points(axes: Any) -> dict[str, tuple[float, float]]:
+    """Places of the points of a scatter plot, by colour."""
+    scatter = axes.collections[0]
+    shown = map(matplotlib.colors.to_hex, scatter.get_facecolors())
+    places = [(float(x), float(y)) for x, y in scatter.get_offsets()]
+    return {colour.upper(): place for colour, place in zip(shown, places, strict=True)}
 
 
 def marked(axes: Any, gid: str) -> list[Any]:
@@ -145,32 +144,38 @@ def legend(part: Any) -> list[str]:
 # Looks
 
 
-def test_every_method_has_a_line_and_a_marker_of_its_own():
-    looks = [style.look(title) for title in TITLES]
+def test_every_one_of_22_methods_has_a_line_and_a_marker_of_its_own():
+    looks = style.looks(TITLES).values()
     assert len(TITLES) == 22
     assert len({(look.colour, str(look.dash)) for look in looks}) == 22
     assert len({(look.colour, look.marker) for look in looks}) == 22
-    assert [style.look(name) for name in NAMES] == [style.look(title) for title in NAMES.values()]
 
 
-@pytest.mark.parametrize(
-    "together",
-    [
-        ["FedAvg", "Ditto", "FedPer", "FedProto", "FedCoSR"],  # fairness
-        ["FedAvg", "LG-FedAvg", "FedGH", "FedProto", "FedCoSR"],  # representations
-    ],
-)
-def test_methods_of_a_small_figure_differ_in_colour(together: list[str]):
-    assert len({style.look(title).colour for title in together}) == len(together)
+def test_the_first_methods_differ_in_colour():
+    first = list(style.looks(TITLES).values())[: len(style.PALETTE)]
+    assert len({look.colour for look in first}) == len(style.PALETTE)
 
 
-def test_an_unknown_method_looks_the_same_everywhere_and_unlike_the_known():
-    look = style.look("My-Method")
-    assert look == style.look("my_method") != style.look("another")
-    assert all(
-        look.dash != style.look(title).dash and look.marker != style.look(title).marker
-        for title in TITLES
-    )
+def test_the_proposed_method_looks_like_no_other_one():
+    looks = style.looks([*TITLES, "Mine"], proposed="Mine")
+    others = [look for title, look in looks.items() if title != "Mine"]
+    assert all(look.colour != looks["Mine"].colour for look in others)
+    assert all(look.marker != looks["Mine"].marker for look in others)
+    assert others == list(style.looks(TITLES).values())
+
+
+def test_only_a_papers_own_experiments_have_its_looks():
+    own = papers()[0].looks
+    published = overview(experiment(*pair(dataset="cifar10", clients=20)), Choice()).groups
+    other = overview(experiment(*pair()), Choice()).groups
+    assert [(g.look.colour, g.look.marker) for g in published] == [
+        (own[title][0], own[title][2]) for title in ("MOON", "FedCoSR")
+    ]
+    assert [group.look for group in other] == list(style.looks(["MOON", "FedCoSR"]).values())
+
+
+def pair(**config: Any) -> list[Numbers]:
+    return [made("moon", 0.5, **config), made("fedcosr", 0.6, **config)]
 
 
 # Machado, Oliveira and Fernandes (2009), severity 1, for linear RGB: protanopia, deuteranopia, tritanopia.
@@ -212,14 +217,13 @@ def test_colours_can_be_told_apart_by_the_colour_blind(blindness: Any):
 
 def test_values_of_a_hyperparameter_are_shades_and_named_variants_colours():
     looks = style.variant_looks(["alpha=0.5", "alpha=1.0", "alpha=2.0", "w/o CE", "w/o Sep"])
-    assert looks["alpha=1.0"].colour in style.FAMILIES
-    assert style.shades("#406080", 3) == [
-        "#A0B0C0",
-        "#406080",
-        "#1A2633",
-    ]  # half way to white; 0.4 of it
-    assert looks["w/o CE"].colour != looks["w/o Sep"].colour
     assert len({look.colour for look in looks.values()}) == 5
+    family = [looks[f"alpha={value}"] for value in ("0.5", "1.0", "2.0")]
+    assert family[1].colour.upper() == style.PALETTE[0]
+    assert len({(str(look.dash), look.marker) for look in family}) == 1
+    light, middle, dark = (lab(look.colour, np.eye(3))[0] for look in family)
+    assert light > middle > dark
+    assert [looks[name].colour for name in ("w/o CE", "w/o Sep")] == list(style.PALETTE[1:3])
 
 
 # Learning curves
@@ -254,13 +258,13 @@ def test_curves_are_smoothed_means_over_seeds_with_their_range():
     part = one(learning.draw, *runs)
     accuracy, loss = part.figure.axes
     smooth = [10, 20, 30, 20, 30, 20, 30, 25]
-    (line,) = lines(accuracy, "FedAvg")
+    (line,) = lines(accuracy, colours(*runs)["FedAvg"])
     assert line.get_xdata().tolist() == list(range(1, 9))
     assert line.get_ydata() == pytest.approx([(y + 30) / 2 for y in smooth])
     band = accuracy.collections[0].get_paths()[0].vertices
     for round, y in enumerate(smooth, 1):
         assert sorted(set(band[band[:, 0] == round][:, 1].round(6))) == sorted({float(y), 30.0})
-    assert lines(loss, "FedAvg")[0].get_ydata()[0] == 2.0
+    assert lines(loss, colours(*runs)["FedAvg"])[0].get_ydata()[0] == 2.0
     assert legend(part) == ["FedAvg  60.0"]
     assert "moving average of 2 rounds (1 to either side" in part.caption
     assert "Digits, Dirichlet 0.1" in part.caption and "2 seeds, scale small." in part.caption
@@ -268,28 +272,34 @@ def test_curves_are_smoothed_means_over_seeds_with_their_range():
 
 def test_of_many_methods_the_best_stand_out_and_all_are_in_the_legend():
     names = list(NAMES)[:10]
-    part = one(
-        learning.draw, *(made(name, accuracy=0.2 + place / 20) for place, name in enumerate(names))
-    )
-    widths = {line.get_label(): line.get_linewidth() for line in part.figure.axes[0].get_lines()}
-    best = [NAMES[name] for name in names[:-6:-1]]
-    assert {label for label, width in widths.items() if width > 1} == set(best)
+    runs = [made(name, accuracy=0.2 + place / 20) for place, name in enumerate(names)]
+    part = one(learning.draw, *runs)
+    ends = {line.get_ydata()[-1]: line.get_linewidth() for line in part.figure.axes[0].get_lines()}
+    assert [ends[end] > 1 for end in sorted(ends)] == [False] * 5 + [True] * 5
     assert [text.split("  ")[0] for text in legend(part)] == [
         NAMES[name] for name in reversed(names)
     ]
 
 
-def test_a_run_that_is_not_done_ends_in_a_cross_and_does_not_count():
-    part = one(learning.draw, made("fedavg", 0.5), made("moon", 0.9, status="diverged"))
+def test_a_long_curve_is_drawn_with_few_points_and_both_ends():
+    (line,) = one(learning.draw, made(rounds=1000)).figure.axes[0].get_lines()
+    rounds = line.get_xdata()
+    assert len(rounds) == learning.POINTS
+    assert (rounds[0], rounds[-1]) == (1, 1000)
+
+
+def test_a_run_that_is_not_finished_ends_in_a_cross_and_does_not_count():
+    runs = [made("fedavg", 0.5), made("moon", 0.9, status="diverged")]
+    part = one(learning.draw, *runs)
     assert legend(part) == ["FedAvg  50.0", "MOON  diverged"]
     crosses = [line for line in part.figure.axes[0].get_lines() if line.get_marker() == "x"]
     assert [(line.get_color(), line.get_xdata()[0]) for line in crosses] == [
-        (style.look("MOON").colour, 8.0)
+        (colours(*runs)["MOON"], 8.0)
     ]
     assert "Not counted: MOON (1 diverged of 1)." in part.caption
 
 
-def test_seeds_that_are_not_done_are_no_part_of_a_mean():
+def test_seeds_that_are_not_finished_are_no_part_of_a_mean():
     runs = [
         made(accuracy=0.5),
         made(accuracy=0.9, seed=1, status="running"),
@@ -297,11 +307,12 @@ def test_seeds_that_are_not_done_are_no_part_of_a_mean():
     ]
     part = one(learning.draw, *runs)
     assert legend(part) == ["FedAvg  50.0"]
-    assert lines(part.figure.axes[0], "FedAvg")[0].get_ydata()[0] == pytest.approx(50 / 8)
+    (line,) = part.figure.axes[0].get_lines()
+    assert line.get_ydata()[0] == pytest.approx(50 / 8)
     assert "1 seed, scale small. Not counted: FedAvg (1 running, 1 missing of 3)." in part.caption
 
 
-def test_a_loss_that_no_method_records_is_told():
+def test_the_caption_says_where_no_loss_is_recorded():
     part = one(learning.draw, replace(made(), loss=np.full(8, np.nan)))
     assert "No loss is recorded of FedAvg." in part.caption
     assert part.figure.axes[1].get_lines() == []
@@ -336,13 +347,11 @@ def test_accuracy_against_total_cost_with_the_front_named():
     ]
     part = one(pareto.draw, *runs)
     megabytes, seconds = part.figure.axes
-    assert [
-        float(lines(megabytes, label)[0].get_xdata()[0]) for label in ("Local", "FedProto")
-    ] == [0.0, 0.08]
-    assert [float(lines(seconds, label)[0].get_xdata()[0]) for label in ("Local", "FedCoSR")] == [
-        8.0,
-        16.0,
-    ]
+    shown = colours(*runs)
+    assert points(megabytes)[shown["Local"]] == pytest.approx((0, 30))
+    assert points(megabytes)[shown["FedProto"]] == pytest.approx((0.08, 60))
+    assert points(seconds)[shown["Local"]] == pytest.approx((8, 30))
+    assert points(seconds)[shown["FedCoSR"]] == pytest.approx((16, 80))
     assert {text.get_text() for text in marked(megabytes, "name")} == {
         "Local",
         "FedProto",
@@ -357,15 +366,11 @@ def test_accuracy_against_total_cost_with_the_front_named():
 
 
 def test_names_on_the_front_do_not_hide_each_other():
-    """Six methods that cost and score almost the same, and one that costs and scores much more."""
-    seconds, scores = (
-        [1, 1.01, 1.02, 1.03, 1.04, 1.05, 9],
-        [0.3, 0.301, 0.302, 0.303, 0.304, 0.305, 0.9],
-    )
-    methods = zip(NAMES, seconds, scores, strict=False)
-    part = one(
-        pareto.draw, *(made(name, score, cost=(1.0, second)) for name, second, score in methods)
-    )
+    """Six methods of almost the same cost and accuracy, and one with much more of both."""
+    seconds = [1, 1.01, 1.02, 1.03, 1.04, 1.05, 9]
+    accuracies = [0.3, 0.301, 0.302, 0.303, 0.304, 0.305, 0.9]
+    methods = zip(NAMES, accuracies, seconds, strict=False)
+    part = one(pareto.draw, *(made(name, a, cost=(1.0, second)) for name, a, second in methods))
     part.figure.draw_without_rendering()
     names = marked(part.figure.axes[1], "name")
     boxes = [
@@ -390,13 +395,16 @@ def test_scarce_clients_are_red_and_points_are_means_over_seeds():
     part = one(per_client.draw, *runs)
     (axes,) = part.figure.axes
     assert [label.get_color() for label in axes.get_xticklabels()] == ["black"] * 3 + [style.SCARCE]
-    assert lines(axes, "FedAvg")[0].get_ydata() == pytest.approx([50, 70, 50, 70])
+    means = [line for line in axes.get_lines() if line.get_marker() == "o"]
+    assert means[0].get_ydata() == pytest.approx([50, 70, 50, 70])
+    ranges = [line.get_ydata() for line in axes.get_lines() if line.get_marker() != "o"]
+    assert ranges == [pytest.approx(ends) for ends in ([40, 60], [60, 80], [40, 60], [60, 80])]
     assert legend(part) == ["FedAvg  60.0 $\\pm$ 10.0; 70.0"]
-    assert "Clients in red have 10 % of their training data" in part.caption
+    assert "Scarce clients, in red, have 10 % of their training data" in part.caption
 
 
 @pytest.mark.parametrize("scarce", [{}, {"data_fraction": 0.1}])
-def test_accuracies_by_client_need_scarce_clients_among_others(scarce: dict[str, Any]):
+def test_accuracies_per_client_need_scarce_clients_among_others(scarce: dict[str, Any]):
     assert drawn(per_client.draw, made(**scarce)) == ({}, [])
 
 
@@ -416,9 +424,9 @@ def test_accuracy_against_local_data_has_a_panel_for_every_partition():
     part = one(scarcity.draw, *runs)
     assert [axes.get_title(loc="left") for axes in part.figure.axes] == [
         "Digits, Dirichlet 0.1, N=4",
-        "Digits, 2 classes a client, N=4",
+        "Digits, 2 classes per client, N=4",
     ]
-    (line,) = lines(part.figure.axes[0], "FedCoSR")
+    (line,) = lines(part.figure.axes[0], colours(*runs)["FedCoSR"])
     assert (list(line.get_xdata()), line.get_ydata()) == ([5, 25], pytest.approx([55, 75]))
     assert [text.get_text() for text in part.figure.axes[0].get_xticklabels()] == [
         "5\n(45)",
@@ -435,7 +443,7 @@ def test_one_share_of_the_data_is_no_curve():
 
 
 def test_circles_have_areas_by_samples():
-    part = one(circles.draw, made(seed=1), made(seed=2))
+    part = one(distribution.draw, made(seed=1), made(seed=2))
     (axes,) = part.figure.axes
     (scatter,) = axes.collections
     places = scatter.get_offsets().astype(int).tolist()
@@ -451,7 +459,7 @@ def test_circles_have_areas_by_samples():
 
 def test_many_clients_have_the_whole_width():
     crowd = made(clients=50, words="digits dir:0.1 clients=50")
-    parts, _ = drawn(circles.draw, made(), crowd)
+    parts, _ = drawn(distribution.draw, made(), crowd)
     assert list(parts) == ["distributions", "distributions-large"]
     assert parts["distributions-large"].figure.get_size_inches()[0] == style.PAGE
 
@@ -475,21 +483,20 @@ def test_values_of_hyperparameters_have_a_panel_each():
     part = one(variation.draw, *runs)
     batch, alpha = part.figure.axes
     assert [text.get_text() for text in batch.get_xticklabels()] == ["4", "16", "64"]
-    assert batch.get_lines()[0].get_ydata() == pytest.approx([4, 16, 64])
-    assert alpha.get_xlabel() == "loss factor $\\alpha$"
-    assert alpha.get_lines()[0].get_ydata() == pytest.approx([50, 55])
-    bars = alpha.collections[0].get_segments()
-    assert [segment[:, 1].tolist() for segment in bars] == [
-        pytest.approx([40, 60]),
-        pytest.approx([45, 65]),
-    ]
-    assert [dots.get_ydata().tolist() for dots in marked(alpha, "seeds")] == [
-        pytest.approx([45, 55]),
-        pytest.approx([50, 60]),
-    ]
+    assert means(batch) == [pytest.approx([4, 16, 64])]
+    assert (batch.get_xlabel(), alpha.get_xlabel()) == ("batch size", "alpha")
+    assert means(alpha) == [pytest.approx([50, 55])]
+    dots = [y for scatter in alpha.collections for _, y in scatter.get_offsets()]
+    assert sorted(dots) == pytest.approx([45, 50, 55, 60])  # the seeds
+    assert not [y for scatter in batch.collections for y in scatter.get_offsets()]
 
 
-def test_named_variants_are_beside_each_other_in_every_setting():
+def means(axes: Any) -> list[Any]:
+    """Accuracies of the large markers, by line."""
+    return [line.get_ydata() for line in axes.get_lines() if len(line.get_ydata()) > 1]
+
+
+def test_named_variants_are_next_to_each_other_in_every_scenario():
     runs = [
         made(
             "fedcosr",
@@ -507,11 +514,11 @@ def test_named_variants_are_beside_each_other_in_every_setting():
     part = one(variation.draw, *runs)
     (axes,) = part.figure.axes
     assert legend(part) == ["FedCoSR", "w/o CRL"]
-    whole, without = (container.lines[0] for container in axes.containers)
+    whole, without = (line for line in axes.get_lines() if line.get_marker() not in ("", "None"))
     assert whole.get_ydata() == pytest.approx([60, 80])
     assert without.get_ydata() == pytest.approx([40, 60])
     assert (whole.get_xdata() < without.get_xdata()).all()
-    assert whole.get_color() == style.PROPOSED != without.get_color()
+    assert whole.get_color() != without.get_color()
 
 
 def test_tau_by_hand():
@@ -525,7 +532,7 @@ def test_tau_by_hand():
     )
 
 
-def test_tau_is_drawn_beside_the_accuracy_that_it_leads_to():
+def test_tau_is_drawn_next_to_the_accuracy_that_it_leads_to():
     runs = [varied(tau="fixed", tau_value=0.25, accuracy=0.3), varied(tau="linear", accuracy=0.4)]
     runs.append(varied(gamma=0.8, accuracy=0.6))
     part = one(tau_figure.draw, *runs)
@@ -535,10 +542,17 @@ def test_tau_is_drawn_beside_the_accuracy_that_it_leads_to():
     assert [container.lines[0].get_xdata()[0] for container in results.containers] == pytest.approx(
         [30, 40, 60]
     )
-    assert lines(curves, labels[2])[0].get_ydata()[100] == pytest.approx(np.exp(-0.8))  # L = 1
-    colours = [lines(curves, label)[0].get_color() for label in labels]
-    assert colours == [container.lines[0].get_color() for container in results.containers]
-    assert drawn(variation.draw, *runs) == ({}, [])  # the figure of tau has it all
+    found = {line.get_label(): line for line in curves.get_lines()}
+    assert found[labels[2]].get_ydata()[100] == pytest.approx(np.exp(-0.8))  # L = 1
+    shown = [container.lines[0].get_color() for container in results.containers]
+    assert [found[label].get_color() for label in labels] == shown
+
+
+def test_tau_has_no_figure_where_something_else_differs():
+    runs = [varied(gamma=0.8), varied(gamma=0.4), varied(alpha=2.0)]
+    assert drawn(tau_figure.draw, *runs) == ({}, [])
+    others = [replace(made("fedavg"), planned=replace(run.planned, plugin="x")) for run in runs]
+    assert drawn(tau_figure.draw, *others) == ({}, [])
 
 
 # Representations
@@ -602,8 +616,8 @@ def main(**options: Any) -> list[Numbers]:
     ]
 
 
-def test_figures_of_methods_over_settings():
-    parts, notes = all_figures.figures(experiment(*main()), Choice())
+def test_figures_of_methods_over_scenarios():
+    parts, notes = kinds.figures(experiment(*main()), Choice())
     assert [part.name for part in parts] == [
         "curves-digits-dir-0-1",
         "curves-digits-path-2",
@@ -637,19 +651,30 @@ def test_a_method_has_the_same_colour_in_all_figures():
         )
         for keep in (0.1, 0.2)
     ]
-    parts, _ = all_figures.figures(experiment(*runs), Choice())
-    kinds = {part.name.split("-")[0] for part in parts}
-    assert kinds == {"curves", "scarcity", "clients", "efficiency", "distributions"}
-    found = [line for part in parts for axes in part.figure.axes for line in lines(axes, "MOON")]
-    assert len(found) == 2 * 2 + 1 + 2 + 2 * 2
-    assert {line.get_color() for line in found} == {style.look("MOON").colour}
+    parts, _ = kinds.figures(experiment(*runs), Choice())
+    names = {part.name.split("-")[0] for part in parts}
+    assert names == {"curves", "scarcity", "clients", "efficiency", "distributions"}
+    shown = colours(*runs)
+    for part in parts:
+        if part.name.split("-")[0] != "distributions":
+            handles = part.figure.legends[0].legend_handles
+            found = [handle.get_color() for handle in handles]
+            assert (
+                dict(zip([text.split("  ")[0] for text in legend(part)], found, strict=True))
+                == shown
+            )
+    curves = next(part for part in parts if part.name.startswith("curves")).figure.axes[0]
+    assert (
+        lines(curves, shown["MOON"])[0].get_ydata()[-1]
+        > lines(curves, shown["FedPer"])[0].get_ydata()[-1]
+    )
 
 
-def test_too_few_settings_for_ranks_are_told():
-    parts, notes = drawn(all_figures.ranks, made("fedavg"), made("moon"), made("fedcosr"))
+def test_a_note_says_that_scenarios_are_too_few_for_ranks():
+    parts, notes = drawn(critical_difference.draw, made("fedavg"), made("moon"), made("fedcosr"))
     assert parts == {}
     assert notes == [
-        "No critical-difference diagram: Friedman's test needs 2 settings that all methods have, there are 1."
+        "No critical-difference diagram: Friedman's test needs 2 scenarios that all methods have, there are 1."
     ]
 
 
@@ -657,7 +682,7 @@ def test_too_few_settings_for_ranks_are_told():
     "states", [("finished", "missing"), ("failed", "finished"), ("running", "missing")]
 )
 def test_half_a_sweep(states: tuple[str, str]):
-    """Every other run is not there, whatever the kind; nothing breaks, and captions tell."""
+    """Every other run is not there, whatever the kind; nothing breaks, and captions say so."""
     runs = [
         made(
             name,
@@ -672,15 +697,17 @@ def test_half_a_sweep(states: tuple[str, str]):
         for place, name in enumerate(("fedavg", "moon", "fedper"))
         for seed in (0, 1)
     ]
-    parts, notes = all_figures.figures(experiment(*runs), Choice())
+    parts, notes = kinds.figures(experiment(*runs), Choice())
     assert all("Not counted: " in part.caption for part in parts if part.name != "distributions")
-    assert {"curves-digits-dir-0-1-keep-0-1", "distributions"} <= {part.name for part in parts}
+    assert {"curves-digits-dir-0-1-data-fraction-0-1", "distributions"} <= {
+        part.name for part in parts
+    }
     assert any(note.startswith("No critical-difference diagram") for note in notes)
     assert all(part.figure.axes for part in parts)
 
 
-def test_a_sweep_that_has_not_begun_has_notes_only():
-    parts, notes = all_figures.figures(experiment(*main(status="missing")), Choice())
+def test_a_sweep_that_has_not_started_has_notes_only():
+    parts, notes = kinds.figures(experiment(*main(status="missing")), Choice())
     assert parts == []
     assert (
         "No learning curves of digits, Dirichlet 0.1, N=4: no run has been evaluated after a round."
@@ -688,14 +715,51 @@ def test_a_sweep_that_has_not_begun_has_notes_only():
     )
 
 
-def test_files_are_the_same_whenever_they_are_made():
-    def file() -> bytes:
-        return style.rendered(one(learning.draw, made(), made("moon", 0.7)).figure, "pdf")
+def everything() -> list[Numbers]:
+    """Runs that have a figure of every kind but representations."""
+    runs = [
+        made(
+            name,
+            base + fraction + seed / 50,
+            seed,
+            data_fraction=fraction,
+            scarce_clients=1,
+            words=f"digits dir:0.1 data_fraction={fraction}",
+        )
+        for fraction in (0.1, 0.2)
+        for name, base in (("fedavg", 0.3), ("moon", 0.4))
+        for seed in (0, 1)
+    ]
+    return runs + [varied(alpha=a, seed=seed) for a in (0.5, 1.0) for seed in (0, 1)]
 
-    first = file()
-    assert first == file()
-    assert first.startswith(b"%PDF") and b"CreationDate" not in first
-    assert b"/Type3" not in first  # publishers refuse such fonts
+
+def test_files_are_the_same_whenever_they_are_made():
+    def files() -> dict[str, list[bytes]]:
+        parts, _ = kinds.figures(experiment(*everything()), Choice())
+        drawn = {part.name.split("-")[0]: part.figure for part in parts}  # one of a kind
+        return {name: [style.rendered(one, form) for form in FORMS] for name, one in drawn.items()}
+
+    first = files()
+    assert {*first} == {*("curves", "scarcity", "clients", "values", "efficiency", "distributions")}
+    begin = [b"%PDF", b"\x89PNG", b"<?xml"]
+    for name, contents in first.items():
+        assert all(content.startswith(b) for content, b in zip(contents, begin, strict=True)), name
+    assert first == files()
+
+
+def test_a_pdf_has_no_date_and_fonts_that_publishers_take():
+    content = style.rendered(one(learning.draw, made()).figure, "pdf")
+    assert b"CreationDate" not in content
+    assert b"/Type3" not in content
+
+
+def test_files_do_not_depend_on_the_users_settings_and_leave_them_alone():
+    plain = style.rendered(one(pareto.draw, *pair()).figure, "png")
+    own = {"font.size": 20, "axes.facecolor": "red", "lines.linewidth": 9, "font.family": "serif"}
+    with matplotlib.rc_context(own):
+        before = dict(matplotlib.rcParams)
+        assert style.rendered(one(pareto.draw, *pair()).figure, "png") == plain
+        assert dict(matplotlib.rcParams) == before
 
 
 @pytest.mark.parametrize("kind", [learning.draw, pareto.draw])
@@ -719,21 +783,24 @@ def test_a_figure_is_laid_out_once_and_drawn_once_for_each_file(
 
 
 def test_drawing_packages_are_imported_when_something_is_drawn():
-    names = "annotation circles embedding figures learning overview pareto per_client scarcity style variation weighting"
-    for name in names.split():
-        tree = ast.parse(
-            Path(all_figures.__file__).with_name(f"{name}.py").read_text(encoding="utf-8")
-        )
-        for node in tree.body:
-            modules = (
-                [a.name for a in node.names]
-                if isinstance(node, ast.Import)
-                else [getattr(node, "module", "")]
-            )
-            assert not {str(m).split(".")[0] for m in modules} & {
-                "matplotlib",
-                "seaborn",
-                "sklearn",
-                "pandas",
-                "scipy",
-            }
+    """A report that shows tables only does not wait for them."""
+    heavy = {"matplotlib", "seaborn", "sklearn", "pandas", "scipy"}
+    files = [*Path(kinds.__file__).parent.glob("*.py"), Path(tau_figure.__file__)]
+    assert len(files) > 10
+    for path in files:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
+            assert not {name.split(".")[0] for name in names} & heavy, path.name
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_picture_of_a_partition_is_the_same_whenever_it_is_drawn(tmp_path: Path, form: str):
+    counts = np.array([[30, 0, 7], [0, 400, 1]])
+    for name in ("first", "second"):
+        distribution.picture(counts, "Digits, IID, 2 clients", tmp_path / f"{name}.{form}")
+    first = (tmp_path / f"first.{form}").read_bytes()
+    assert first == (tmp_path / f"second.{form}").read_bytes()
+    if form == "png":
+        with Image.open(io.BytesIO(first)) as found:
+            assert found.size == (int(300 * (2.4 + 1.4)), int(300 * (1.6 + 0.7)))

@@ -1,4 +1,4 @@
-"""FedCoSR's share of the own base, tau: as a function of the loss, beside the accuracy that it leads to."""
+"""FedCoSR's tau, the share of the client's own body: as a function of the loss, and the accuracy that it leads to."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -7,32 +7,42 @@ from typing import Any
 import numpy as np
 
 from pflbench.report.figures import style
-from pflbench.report.figures.variation import WHISKERS, weighted
 from pflbench.report.grouping.overview import Group, Overview
 from pflbench.report.load.runs import Floats
 from pflbench.report.render.parts import FigurePart
 
+WEIGHTING = {"tau", "tau_value", "gamma"}  # the hyperparameters that tau depends on
 HIGHEST = 3.0  # loss on the axis
 
 
 def draw(seen: Overview) -> Iterator[FigurePart | str]:
-    """A figure for every setting whose variants differ in tau only."""
-    for setting, groups in seen.settings.items():
-        if not weighted(groups):
+    """A figure for every scenario whose variants differ in tau only."""
+    for scenario, groups in seen.scenarios.items():
+        if not differ_in_tau(groups):
             continue
-        known = [group for group in groups if group.done]
+        known = [group for group in groups if group.finished]
         if not known:
-            yield f"No accuracies over tau of {setting.line}: no run has an accuracy."
+            yield f"No accuracies over tau of {scenario.line}: no run has an accuracy."
             continue
         text = (
-            f"Left: tau, the share of the own base, as a function of the contrastive loss L: exp(-gamma L),"
-            f" max(0, 1 - L) (linear), or fixed. Right: accuracy of {groups[0].method} with each on"
-            f" {setting.line}: {seen.measure}. {WHISKERS}"
+            "Left: tau, the share of the client's own body, as a function of the contrastive loss L:"
+            f" exp(-gamma L), max(0, 1 - L) (linear), or fixed. Right: accuracy of {groups[0].method}"
+            f" with each on {scenario.line}: {seen.measure}. Bars are the std over clients (mean over"
+            " seeds), small dots the seeds."
         )
-        title = f"Accuracy over tau, {setting.line}"
-        yield FigurePart(
-            seen.name("tau", setting), title, seen.caption(text, groups), partial(_figure, known)
-        )
+        title = f"Accuracy over tau, {scenario.line}"
+        make = partial(_figure, known)
+        yield FigurePart(seen.name("tau", scenario), title, seen.caption(text, groups), make)
+
+
+def differ_in_tau(groups: Sequence[Group]) -> bool:
+    """Whether these are variants of FedCoSR that differ in tau, and in nothing else."""
+    if len(groups) < 2 or {group.config["algorithm"] for group in groups} != {"fedcosr"}:
+        return False
+    tables = [group.config["hparams"] for group in groups]
+    names = {name for table in tables for name in table}
+    differing = {name for name in names if any(t.get(name) != tables[0].get(name) for t in tables)}
+    return bool(differing) and differing <= WEIGHTING
 
 
 def tau(hparams: Mapping[str, Any], loss: Floats) -> Floats:
@@ -50,35 +60,32 @@ def name(hparams: Mapping[str, Any]) -> str:
     return "linear" if hparams["tau"] == "linear" else f"$\\gamma = {hparams['gamma']:g}$"
 
 
+@style.themed
 def _figure(groups: Sequence[Group]) -> Any:
-    figure, (curves, results) = style.canvas(
-        style.PAGE, max(2.2, 0.17 * len(groups) + 0.5), columns=2
-    )
+    height = max(2.2, 0.17 * len(groups) + 0.5)
+    figure, (curves, results) = style.canvas(style.PAGE, height, columns=2)
     loss = np.linspace(0.0, HIGHEST, 301)
-    places = np.arange(len(groups))
-    for place, group in zip(places, groups, strict=True):
+    for place, group in enumerate(groups):
         look, hparams = group.look, group.config["hparams"]
-        curves.plot(
-            loss,
-            tau(hparams, loss),
-            color=look.colour,
-            linestyle=look.dash,
-            lw=1.2,
-            label=name(hparams),
-        )
-        how = {"color": look.colour, "ms": 4.5, "mew": 0, "elinewidth": 0.9}
-        results.errorbar(
-            group.accuracy, place, xerr=group.std, fmt=look.marker, label=name(hparams), **how
-        )
-        if len(group.accuracies) > 1:
-            at = np.full(len(group.accuracies), place + 0.3)
-            results.plot(
-                group.accuracies, at, "o", mfc="none", mec=look.colour, ms=2, mew=0.5, gid="seeds"
-            )
-    style.dress(curves, "loss $L$", "$\\tau$, share of the own base")
+        line = {"color": look.colour, "linestyle": look.dash, "lw": 1.2}
+        curves.plot(loss, tau(hparams, loss), **line, label=name(hparams))
+        bar = {"color": look.colour, "fmt": look.marker, "ms": 4.5, "mew": 0, "elinewidth": 0.9}
+        results.errorbar(group.accuracy, place, xerr=group.std, **bar, label=name(hparams))
+    _seeds(results, groups)
+    curves.set(xlabel="loss $L$", ylabel="$\\tau$, share of the own body", ylim=(-0.03, 1.03))
     curves.margins(x=0)
-    curves.set_ylim(-0.03, 1.03)
-    style.dress(results, "accuracy (%)", "")
-    results.set_yticks(places, [name(group.config["hparams"]) for group in groups])
+    results.set(xlabel="accuracy (%)", ylabel="")
+    results.set_yticks(range(len(groups)), [name(group.config["hparams"]) for group in groups])
     results.invert_yaxis()
     return figure
+
+
+def _seeds(axes: Any, groups: Sequence[Group]) -> None:
+    """Dots below the bars, where there are several."""
+    import seaborn as sns
+
+    several = [(g, place) for place, g in enumerate(groups) if len(g.accuracies) > 1]
+    x = [accuracy for group, _ in several for accuracy in group.accuracies]
+    y = [place + 0.3 for group, place in several for _ in group.accuracies]
+    colours = [group.look.colour for group, _ in several for _ in group.accuracies]
+    sns.scatterplot(x=x, y=y, c=colours, s=5, linewidth=0, legend=False, ax=axes)

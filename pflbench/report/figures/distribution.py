@@ -1,24 +1,144 @@
-"""Which client has how many samples of which class: a picture of circles, and a few numbers."""
+"""Class counts per client as circles: of all scenarios of a report, or of one partition that a user asks to see."""
 
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from pflbench.data import class_counts
 from pflbench.errors import UserError
+from pflbench.report.figures import style
+from pflbench.report.grouping.headings import Heading
+from pflbench.report.grouping.overview import Overview
+from pflbench.report.load.runs import Numbers
+from pflbench.report.render.parts import FigurePart
 
 Ints = npt.NDArray[np.int64]
-WIDEST, HIGHEST = 15.0, 9.0  # inches
+CROWD = 40  # clients: more take the whole width
+ACROSS, DOWN = 3, 4  # panels of a figure
+WIDEST, HIGHEST = 15.0, 9.0  # inches, of the axes of a picture of its own
 CELL = 0.30  # inches between neighbouring circles, where there is room
+FORMS = ("png", "pdf", "svg")
 
 
-def in_words(partition: str) -> str:
-    """dir:0.1 as people say it."""
-    kind, _, argument = partition.partition(":")
-    words = {"dir": f"Dirichlet {argument}", "path": f"{argument} classes a client", "iid": "IID"}
-    return words.get(kind, f"partition {Path(argument).name}")
+def draw(seen: Overview) -> Iterator[FigurePart | str]:
+    """Scenarios with few clients share figures; those with many are below each other."""
+    found = _runs(seen)
+    small = [key for key in found if found[key].planned.config["clients"] <= CROWD]
+    large = [key for key in found if key not in small]
+    kinds = (("distributions", small, ACROSS), ("distributions-large", large, 1))
+    for name, scenarios, across in kinds:
+        length = across * DOWN
+        pages = [scenarios[i : i + length] for i in range(0, len(scenarios), length)]
+        for number, page in enumerate(pages, 1):
+            panels = {scenario.line: _counts(found[scenario]) for scenario in page}
+            seeds = sorted({found[scenario].planned.config["seed"] for scenario in page})
+            text = _caption(panels, seeds, seen.scale)
+            make = partial(_figure, panels, across)
+            title = "Training samples per client and class"
+            yield FigurePart(name if number == 1 else f"{name}-{number}", title, text, make)
+
+
+def _caption(panels: Mapping[str, Ints], seeds: Sequence[int], scale: str) -> str:
+    text = (
+        f"Training samples per client and class: {'; '.join(panels)}. The area of a circle is"
+        " proportional to their number, with the largest number of a panel below its title. The"
+        f" partition is that of seed {', '.join(map(str, seeds))}"
+    )
+    return f"{text}, scale {scale}." if scale else f"{text}."
+
+
+def _runs(seen: Overview) -> dict[Heading, Numbers]:
+    """A run of every scenario that says what its clients have: that with the lowest seed."""
+    found: dict[Heading, Numbers] = {}
+    for group in seen.groups:
+        for run in group.runs:
+            if not run.about.get("partition", {}).get("train_classes"):
+                continue
+            there = found.get(group.scenario)
+            if there is None or run.planned.config["seed"] < there.planned.config["seed"]:
+                found[group.scenario] = run
+    return found
+
+
+def _counts(run: Numbers) -> Ints:
+    return class_counts.dense(run.about["partition"]["train_classes"], run.about["data"]["classes"])
+
+
+@style.themed
+def _figure(panels: Mapping[str, Ints], across: int) -> Any:
+    columns = min(across, len(panels))
+    width = style.COLUMN if columns == 1 and across > 1 else style.PAGE
+    classes = max(table.shape[1] for table in panels.values())
+    height = min(max(0.12 * classes, 1.2), 2.4)  # inches, of the axes
+    figure, found = style.panels(len(panels), across, width, height + 0.72)
+    for axes, (title, table) in zip(found, panels.items(), strict=True):
+        circles(axes, table, width / columns - 0.45, height)
+        lines = textwrap.wrap(title, int(18 * width / columns))  # 7 points: 18 letters per inch
+        lines.append(f"largest: {table.max():,}")
+        axes.set_title("\n".join(lines), fontsize=style.SMALL)
+    return figure
+
+
+def circles(axes: Any, train: Ints, width: float, height: float, legend: Any = False) -> float:
+    """Draw them on axes of that many inches; the diameter of the largest, in points.
+
+    Clients are on x, classes on y; areas are proportional to the numbers of training samples.
+    """
+    import seaborn as sns
+
+    clients, classes = train.shape
+    diameter: float = 72 * min((width / clients * height / classes) ** 0.5, 1.3 * CELL) * 0.95
+    client, label = np.nonzero(train)
+    areas = {"sizes": (0, diameter**2), "size_norm": (0, max(int(train.max()), 1))}
+    how = {"color": style.PALETTE[0], "alpha": 0.85, "linewidth": 0}
+    numbers = train[client, label]
+    sns.scatterplot(x=client, y=label, size=numbers, **areas, **how, legend=legend, ax=axes)
+    axes.collections[0].set_clip_on(False)
+    axes.set(xlabel="client", ylabel="class")
+    axes.set(xlim=(-0.6, clients - 0.4), ylim=(-0.6, classes - 0.4))
+    axes.set_xticks(style.ticks(clients, width))
+    axes.set_yticks(style.ticks(classes, height))
+    return diameter
+
+
+def picture(train: Ints, title: str, path: Path) -> None:
+    """The circles of one partition in a file of their own, with a legend."""
+    form = path.suffix[1:]
+    if form not in FORMS:
+        raise UserError(f"cannot draw {path}: the name of a picture ends in .png, .pdf or .svg")
+    content = style.rendered(_picture(train, title), form)  # type: ignore[arg-type]
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}") from error
+
+
+@style.themed
+def _picture(train: Ints, title: str) -> Any:
+    clients, classes = train.shape
+    width = max(min(CELL * clients, WIDEST), 2.4)
+    height = max(min(CELL * classes, HIGHEST), 1.6)
+    figure, (axes,) = style.canvas(width + 1.4, height + 0.7)
+    diameter = circles(axes, train, width, height, legend="brief")
+    axes.set_title(title)
+    handles, labels = axes.get_legend_handles_labels()
+    axes.get_legend().remove()
+    few = sorted({0, len(handles) // 2, len(handles) - 1})
+    apart = {"labelspacing": max(0.8, diameter / 8 - 0.5)}  # in font sizes: circles do not touch
+    apart["handletextpad"] = max(0.8, diameter / 16 - 0.4)
+    figure.legend(
+        [handles[place] for place in few],
+        [labels[place] for place in few],
+        title="training\nsamples",
+        loc="outside right upper",
+        **apart,
+    )
+    return figure
 
 
 def counts(rows: Sequence[Ints], y: Ints, classes: int) -> Ints:
@@ -29,96 +149,13 @@ def counts(rows: Sequence[Ints], y: Ints, classes: int) -> Ints:
 def summary(parts: Mapping[str, Ints]) -> dict[str, dict[str, float]]:
     """Smallest, median and largest number, over clients, of samples of every part (train, ...) and of classes."""
     words = {"train": "training samples"}
-    figures = {words.get(part, f"{part} samples"): table.sum(1) for part, table in parts.items()}
-    figures["classes"] = (np.stack([*parts.values()]).sum(0) > 0).sum(1)
+    found = {words.get(part, f"{part} samples"): table.sum(1) for part, table in parts.items()}
+    found["classes"] = (np.stack([*parts.values()]).sum(0) > 0).sum(1)
     return {
         what: {
             "min": int(values.min()),
             "median": float(np.median(values)),
             "max": int(values.max()),
         }
-        for what, values in figures.items()
+        for what, values in found.items()
     }
-
-
-def draw(train: Ints, title: str, path: Path) -> None:
-    """Clients on x, classes on y; the area of a circle is proportional to the number of training samples."""
-    from matplotlib.figure import Figure
-
-    clients, classes = train.shape
-    width = max(min(CELL * clients, WIDEST), 2.4)
-    height = max(min(CELL * classes, HIGHEST), 1.6)
-    left, right, bottom, top = 0.75, 1.35, 0.6, 0.45  # inches
-    figure = Figure(figsize=(left + width + right, bottom + height + top), dpi=150)
-    whole = figure.get_size_inches()
-    axes = figure.add_axes(
-        (left / whole[0], bottom / whole[1], width / whole[0], height / whole[1])
-    )
-    largest, diameter = circles(axes, train, width, height)
-    axes.set(xlabel="client", ylabel="class")
-    axes.set_title(title, fontsize=10, loc="left")
-    axes.grid(color="0.92", linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    _legend(axes, largest, diameter)
-    _save(figure, path)
-
-
-def circles(axes: Any, train: Ints, width: float, height: float) -> tuple[int, float]:
-    """Draw them on axes of that many inches; the largest number, and the diameter of its circle in points."""
-    clients, classes = train.shape
-    largest = max(int(train.max()), 1)
-    diameter = 72 * min((width / clients * height / classes) ** 0.5, 1.3 * CELL) * 0.95
-    client, label = np.nonzero(train)
-    sizes = diameter**2 * train[client, label] / largest
-    axes.scatter(client, label, s=sizes, color="#0173b2", alpha=0.85, linewidth=0, clip_on=False)
-    _axis(axes.xaxis, clients, width)
-    _axis(axes.yaxis, classes, height)
-    axes.set(xlim=(-0.6, clients - 0.4), ylim=(-0.6, classes - 0.4))
-    return largest, diameter
-
-
-def _axis(axis: Any, number: int, inches: float) -> None:
-    """A tick for every client or class, as far as the numbers fit."""
-    step = next(
-        step
-        for step in (1, 2, 5, 10, 20, 50, 100, 1000)
-        if step * inches / number >= 0.18 or step == 1000
-    )
-    axis.set_ticks(range(0, number, step))
-    axis.set_tick_params(labelsize=7, length=2)
-
-
-def _legend(axes: Any, largest: int, diameter: float) -> None:
-    """Three circles with their numbers of samples."""
-    exponent = 10 ** max(len(str(largest)) - 1, 0)
-    full = largest // exponent * exponent  # one digit, then zeros
-    steps = sorted({max(1, full // 10), max(1, full // 2 if full > 1 else 1), full})
-    handles = [
-        axes.scatter([], [], s=diameter**2 * n / largest, color="#0173b2", alpha=0.85, linewidth=0)
-        for n in steps
-    ]
-    axes.legend(
-        handles,
-        [f"{n:,}" for n in steps],
-        title="training\nsamples",
-        loc="upper left",
-        bbox_to_anchor=(1.02, 1.0),
-        frameon=False,
-        fontsize=8,
-        title_fontsize=8,
-        labelspacing=max(
-            0.8, diameter / 8 - 0.8
-        ),  # in units of the font size: no circle touches another
-        handletextpad=max(0.8, diameter / 16 - 0.4),  # or a number
-        alignment="left",
-    )
-
-
-def _save(figure: Any, path: Path) -> None:
-    if path.suffix not in (".png", ".pdf", ".svg"):
-        raise UserError(f"cannot draw {path}: the name of a picture ends in .png, .pdf or .svg")
-    try:
-        figure.savefig(path)
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}") from error

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from pflbench.data.npz import plain_arrays
 from pflbench.errors import UserError
 from pflbench.report.figures import style
+from pflbench.report.grouping.headings import Heading
 from pflbench.report.grouping.overview import Group, Overview
 from pflbench.report.load.runs import Floats, Numbers
 from pflbench.report.render.parts import FigurePart
@@ -25,8 +26,8 @@ Arrays = dict[str, npt.NDArray[np.generic]]
 
 
 def draw(seen: Overview) -> Iterator[FigurePart | str]:
-    """A figure for every setting whose runs store representations."""
-    for setting, groups in seen.settings.items():
+    """A figure for every scenario whose runs store representations."""
+    for scenario, groups in seen.scenarios.items():
         if not any(group.config.get("representations") for group in groups):
             continue
         seed, runs = _runs(groups)
@@ -35,25 +36,27 @@ def draw(seen: Overview) -> Iterator[FigurePart | str]:
             try:
                 panels[label] = read(run.folder / FILE)
             except UserError as error:
-                yield f"No t-SNE of {label} on {setting.line}: {error}."
+                yield f"No t-SNE of {label} on {scenario.line}: {error}."
         lacking = [group.label for group in groups if group.label not in runs]
         if lacking:
-            yield f"No t-SNE of {', '.join(lacking)} on {setting.line}: no run of seed {seed} stored them."
-        if not panels:
-            continue
-        points = max(len(arrays["y"]) for arrays in panels.values())
-        text = (
-            f"t-SNE of raw test samples (pixels) and of their representations on {setting.line}, seed {seed}: at most"
-            f" {points} samples of all clients, coloured by label. More than {WIDTH} dimensions are first reduced to"
-            f" {WIDTH} by PCA; perplexity 30 where there are enough points. Distances between clusters mean little."
-        )
-        title = f"Representations, {setting.line}"
-        yield FigurePart(
-            seen.name("representations", setting),
-            title,
-            seen.caption(text, groups),
-            partial(_figure, panels),
-        )
+            yield f"No t-SNE of {', '.join(lacking)} on {scenario.line}: no run of seed {seed} stored them."
+        if panels:
+            text = seen.caption(_caption(scenario, seed, panels), groups)
+            name, title = (
+                seen.name("representations", scenario),
+                f"Representations, {scenario.line}",
+            )
+            yield FigurePart(name, title, text, partial(_figure, panels))
+
+
+def _caption(scenario: Heading, seed: int, panels: Mapping[str, Arrays]) -> str:
+    points = max(len(arrays["y"]) for arrays in panels.values())
+    return (
+        f"t-SNE of raw test samples (pixels) and of their representations on {scenario.line}, seed"
+        f" {seed}: at most {points} samples of all clients, coloured by label. More than {WIDTH}"
+        f" dimensions are first reduced to {WIDTH} by PCA; perplexity 30 where there are enough"
+        " points. Distances between clusters mean little."
+    )
 
 
 def _runs(groups: Sequence[Group]) -> tuple[int, dict[str, Numbers]]:
@@ -84,7 +87,7 @@ def embedded(vectors: npt.NDArray[np.generic]) -> Floats:
     """(m, 2), the same whenever it is computed: with one thread, as sums depend on their order."""
     from sklearn.decomposition import PCA
     from sklearn.manifold import TSNE
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+    from threadpoolctl import threadpool_limits
 
     flat = np.asarray(vectors, dtype=float).reshape(len(vectors), -1)
     with threadpool_limits(1):
@@ -95,40 +98,25 @@ def embedded(vectors: npt.NDArray[np.generic]) -> Floats:
     return np.asarray(found, dtype=float)
 
 
+@style.themed
 def _figure(panels: Mapping[str, Arrays]) -> Any:
+    import seaborn as sns
+
     whole = max(panels.values(), key=lambda arrays: len(arrays["y"]))
-    shown = {RAW: (whole["x"], whole["y"])} | {
-        label: (arrays["z"], arrays["y"]) for label, arrays in panels.items()
-    }
-    columns = min(3, len(shown))
-    rows = -(-len(shown) // columns)
+    shown = {RAW: (whole["x"], whole["y"])}
+    shown |= {label: (arrays["z"], arrays["y"]) for label, arrays in panels.items()}
     classes = sorted({int(label) for _, labels in shown.values() for label in labels})
     colours = dict(zip(classes, style.class_colours(len(classes)), strict=True))
-    few = len(classes) <= len(style.CLASSES)
-    size = style.COLUMN, 1.25 * rows + (0.3 if few else 0)
-    figure, found = style.canvas(*size, rows, columns)
-    for axes, (title, (vectors, labels)) in zip(found, shown.items(), strict=False):
+    figure, found = style.panels(len(shown), 3, style.COLUMN, 1.35)
+    for axes, (title, (vectors, labels)) in zip(found, shown.items(), strict=True):
         x, y = embedded(vectors).T
-        axes.scatter(
-            x,
-            y,
-            s=2.5,
-            c=[colours[int(label)] for label in labels],
-            linewidth=0,
-            rasterized=len(x) > MOST,
-        )
-        axes.set_title(title, fontsize=style.FONT)
-        axes.set(xticks=[], yticks=[])
-        axes.spines[:].set(linewidth=0.5, color="0.6")
-    for axes in found[len(shown) :]:
-        axes.axis("off")
-    if few:
-        from matplotlib.lines import Line2D
-
-        handles = [
-            Line2D([], [], marker="o", ls="", ms=3.5, mew=0, color=colour)
-            for colour in colours.values()
-        ]
+        how = {"palette": colours, "s": 2.5, "linewidth": 0, "legend": False}
+        sns.scatterplot(x=x, y=y, hue=labels.astype(int), **how, ax=axes)
+        axes.set_title(title, loc="center")
+        axes.set(xticks=[], yticks=[], xlabel="", ylabel="")
+        axes.spines[:].set(visible=True, linewidth=0.5, color="0.6")
+    if len(classes) <= len(style.CLASSES):
+        names = {str(label): style.Look(colour) for label, colour in colours.items()}
         tight = {"ncols": len(classes), "handletextpad": 0.0, "columnspacing": 0.5}
-        style.legend(figure, handles, [str(label) for label in classes], "lower center", **tight)
+        style.legend(figure, names, "lower center", lines=False, markers=True, **tight)
     return figure

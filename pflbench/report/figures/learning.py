@@ -1,4 +1,4 @@
-"""Accuracy and loss over rounds: a figure for every setting, a line for every method or variant."""
+"""Accuracy and loss over rounds: a figure for every scenario, a line for every method or variant."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,9 +13,11 @@ from pflbench.report.grouping.overview import Group, Overview, ranked
 from pflbench.report.load.runs import Floats, Numbers, mean
 from pflbench.report.render.parts import FigurePart
 
-LONGEST = 50  # rounds: the FedCoSR paper's moving average
+LONGEST = 50  # rounds of the moving average
 MANY, BEST = 8, 5  # of more lines than many, only the best stand out
 LEAST = 2  # rounds that make a curve
+POINTS = 100  # of a curve, at most
+AXES = {"accuracy": "accuracy (%)", "loss": "training loss"}
 
 
 @dataclass(frozen=True)
@@ -25,32 +27,29 @@ class Curve:
     rounds: Floats  # (R,)
     values: Floats  # (seeds, R), smoothed
 
-    @property
-    def mean(self) -> Floats:
-        """(R,) over seeds."""
-        return mean(self.values.T)
+
+Line = tuple[Group, dict[str, Curve]]
+"""The curves of a group: accuracy, and loss if it is known."""
 
 
 def draw(seen: Overview) -> Iterator[FigurePart | str]:
-    """Also of runs that are not done, with a cross at their end."""
-    for setting, groups in seen.settings.items():
+    """Also of runs that are not finished, with a cross at their end."""
+    for scenario, groups in seen.scenarios.items():
         rounds = max(group.config["rounds"] for group in groups)
         if rounds < LEAST:
             continue
         side = reach(rounds)
         lines = [(group, curves) for group in ranked(groups) if (curves := _curves(group, side))]
         if not lines:
-            yield f"No learning curves of {setting.line}: no run has been evaluated after a round."
+            yield f"No learning curves of {scenario.line}: no run has been evaluated after a round."
             continue
-        title = f"Learning curves, {setting.line}"
-        text = _caption(seen, setting, lines, side)
-        yield FigurePart(
-            seen.name("curves", setting), title, seen.caption(text, groups), partial(_figure, lines)
-        )
+        title = f"Learning curves, {scenario.line}"
+        text = seen.caption(_caption(seen, scenario, lines, side), groups)
+        yield FigurePart(seen.name("curves", scenario), title, text, partial(_figure, lines))
 
 
 def reach(rounds: int) -> int:
-    """Of the moving average, to either side: an eighth of the rounds, at most the paper's."""
+    """Of the moving average, to either side: an eighth of the rounds, at most half of LONGEST."""
     return min(LONGEST // 2, rounds // 8)
 
 
@@ -60,9 +59,8 @@ def smoothed(rounds: Floats, values: Floats, side: int) -> Floats:
     s is `side`, but less near the first round: the same to both sides, so that the start is not flattened.
     """
     known = np.isfinite(values)
-    sums, numbers = (
-        np.concatenate([[0.0], np.cumsum(x)]) for x in (np.where(known, values, 0.0), known)
-    )
+    sums = np.concatenate([[0.0], np.cumsum(np.where(known, values, 0.0))])
+    numbers = np.concatenate([[0.0], np.cumsum(known)])
     s = np.minimum(side, rounds - rounds[0])
     first = np.searchsorted(rounds, rounds - s, side="left")
     after = np.searchsorted(rounds, rounds + s, side="right")
@@ -71,13 +69,18 @@ def smoothed(rounds: Floats, values: Floats, side: int) -> Floats:
     return means
 
 
+def thinned(length: int) -> list[int]:
+    """Places of at most POINTS of `length` points, evenly spread, with the first and the last."""
+    if not length:
+        return []
+    places = np.linspace(0, length - 1, min(length, POINTS)).round().astype(int)
+    return [int(place) for place in np.unique(places)]
+
+
 def _curves(group: Group, side: int) -> dict[str, Curve]:
-    """Accuracy (always) and loss (if it is known) of the runs that count; if none does, of those that have begun."""
-    runs = [
-        run
-        for run in group.done or group.runs
-        if len(_accuracy(run)[0]) and np.isfinite(_accuracy(run)[1]).any()
-    ]
+    """Of the runs that count; if none does, of those that have started."""
+    started = group.finished or group.runs
+    runs = [run for run in started if np.isfinite(_accuracy(run)[1]).any()]
     if not runs:
         return {}
     found = {"accuracy": _together([_accuracy(run) for run in runs], side)}
@@ -100,51 +103,60 @@ def _loss(run: Numbers) -> tuple[Floats, Floats]:
 def _together(series: Sequence[tuple[Floats, Floats]], side: int) -> Curve:
     common = reduce(np.intersect1d, [rounds for rounds, _ in series])
     values = [smoothed(rounds, values, side)[np.isin(rounds, common)] for rounds, values in series]
-    return Curve(common, np.stack(values))
+    kept = thinned(len(common))
+    return Curve(common[kept], np.stack(values)[:, kept])
 
 
-def _figure(lines: Sequence[tuple[Group, dict[str, Curve]]]) -> Any:
+@style.themed
+def _figure(lines: Sequence[Line]) -> Any:
     figure, panels = style.canvas(style.PAGE, max(2.3, 0.135 * len(lines) + 0.45), columns=2)
-    many = len(lines) > MANY
-    handles = []
-    for place, (group, curves) in enumerate(lines):
-        stands_out = not many or place < BEST
-        for axes, kind in zip(panels, ("accuracy", "loss"), strict=True):
-            if kind in curves:
-                handle = _line(axes, group, curves[kind], stands_out, len(lines) - place)
-            handles += [handle] if kind == "accuracy" else []
-    for axes, (x, y) in zip(
-        panels, (("round", "accuracy (%)"), ("round", "training loss")), strict=True
-    ):
-        style.dress(axes, x, y)
+    best = len(lines) if len(lines) <= MANY else BEST
+    for axes, kind in zip(panels, AXES, strict=True):
+        _faint(axes, [(group, curves[kind]) for group, curves in lines[best:] if kind in curves])
+        _strong(axes, [(group, curves[kind]) for group, curves in lines[:best] if kind in curves])
+        axes.set(xlabel="round", ylabel=AXES[kind])
         axes.margins(x=0.01)
         axes.xaxis.get_major_locator().set_params(integer=True)
-    _loss_scale(panels[1], [curves["loss"].mean for _, curves in lines if "loss" in curves])
-    labels = [f"{group.label}  {group.state or f'{group.accuracy:.1f}'}" for group, _ in lines]
-    style.legend(figure, handles, labels, handlelength=2.4, title="accuracy (%)")
+    _loss_scale(
+        panels[1], [mean(curves["loss"].values.T) for _, curves in lines if "loss" in curves]
+    )
+    names = {f"{g.label}  {g.state or f'{g.accuracy:.1f}'}": g.look for g, _ in lines}
+    style.legend(figure, names, title="accuracy (%)")
     return figure
 
 
-def _line(axes: Any, group: Group, curve: Curve, stands_out: bool, height: int) -> Any:
-    look, middle = group.look, curve.mean
-    strength = (
-        {"linewidth": 1.4, "zorder": 3 + 0.01 * height}
-        if stands_out
-        else {"linewidth": 0.7, "alpha": 0.55}
-    )
-    handle = axes.plot(
-        curve.rounds, middle, color=look.colour, linestyle=look.dash, label=group.label, **strength
-    )[0]
-    if len(curve.values) > 1 and stands_out:
-        low, high = (extreme.reduce(curve.values) for extreme in (np.fmin, np.fmax))
-        axes.fill_between(
-            curve.rounds, low, high, color=look.colour, alpha=0.15, linewidth=0, label=group.label
-        )
-    if group.state:
-        axes.plot(
-            curve.rounds[-1:], middle[-1:], "x", color=look.colour, ms=6, mew=1.6, clip_on=False
-        )
-    return handle
+def _strong(axes: Any, curves: Sequence[tuple[Group, Curve]]) -> None:
+    """Means over seeds, with bands from the lowest to the highest seed."""
+    band = {"alpha": 0.15, "linewidth": 0}
+    _lines(axes, curves, errorbar=style.RANGE, err_kws=band, linewidth=1.4, zorder=3)
+
+
+def _faint(axes: Any, curves: Sequence[tuple[Group, Curve]]) -> None:
+    """Means over seeds; seaborn would take seconds to find them."""
+    means = [(group, Curve(curve.rounds, mean(curve.values.T)[None])) for group, curve in curves]
+    _lines(axes, means, estimator=None, linewidth=0.7, alpha=0.55)
+
+
+def _lines(axes: Any, curves: Sequence[tuple[Group, Curve]], **how: Any) -> None:
+    """The first is on top; a cross ends one that is not finished."""
+    import pandas as pd
+    import seaborn as sns
+
+    if not curves:
+        return
+    drawn = list(reversed(curves))
+    rows = [
+        pd.DataFrame({"label": group.label, "round": curve.rounds, "value": values})
+        for group, curve in drawn
+        for values in curve.values
+    ]
+    names = {"x": "round", "y": "value", "hue": "label", "style": "label"}
+    looks = style.mapping({group.label: group.look for group, _ in drawn})
+    sns.lineplot(pd.concat(rows), **names, **looks, **how, legend=False, ax=axes)
+    for group, curve in drawn:
+        if group.state:
+            end = curve.rounds[-1:], mean(curve.values.T)[-1:]
+            axes.plot(*end, "x", color=group.look.colour, ms=6, mew=1.6, clip_on=False)
 
 
 def _loss_scale(axes: Any, curves: Sequence[Floats]) -> None:
@@ -152,33 +164,24 @@ def _loss_scale(axes: Any, curves: Sequence[Floats]) -> None:
     known = np.concatenate([np.zeros(0), *curves])
     known = known[np.isfinite(known)]
     if not known.size:
-        axes.text(
-            0.5,
-            0.5,
-            "no loss is recorded",
-            transform=axes.transAxes,
-            ha="center",
-            fontsize=style.FONT,
-        )
+        axes.text(0.5, 0.5, "no loss is recorded", transform=axes.transAxes, ha="center")
     elif known.min() > 0 and known.max() > 20 * known.min():
         axes.set_yscale("log")
 
 
-def _caption(
-    seen: Overview, setting: Heading, lines: Sequence[tuple[Group, dict[str, Curve]]], side: int
-) -> str:
+def _caption(seen: Overview, scenario: Heading, lines: Sequence[Line], side: int) -> str:
     smooth = f"a moving average of {2 * side} rounds ({side} to either side, fewer near the ends)"
     text = (
-        f"Accuracy (left, mean over clients) and training loss (right, that which the method minimises, so of different"
-        f" terms in different methods) on {setting.line}, with {smooth if side else 'no smoothing'}."
-        f" In the legend: {seen.measure}."
+        "Accuracy (left, mean over clients) and training loss (right, the one that the method"
+        " minimises, so of different terms in different methods) over rounds on"
+        f" {scenario.line}, with {smooth if side else 'no smoothing'}. In the legend: {seen.measure}."
     )
-    if any(len(group.done) > 1 for group, _ in lines):
+    if any(len(group.finished) > 1 for group, _ in lines):
         text += " Lines are means over seeds and bands go from the lowest to the highest seed."
     if len(lines) > MANY:
         text += f" The best {BEST} stand out; the others have no bands."
     if any(group.state for group, _ in lines):
-        text += " A cross ends the line of a run that is not done."
+        text += " A cross ends the line of a run that is not finished."
     silent = [group.label for group, curves in lines if "loss" not in curves]
     if silent:
         text += f" No loss is recorded of {', '.join(silent)}."

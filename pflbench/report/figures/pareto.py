@@ -1,4 +1,4 @@
-"""What accuracy costs: against megabytes and seconds, with the methods that no other one beats in both."""
+"""Accuracy against cost: megabytes and seconds, with the methods that no other one beats in both."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -14,34 +14,30 @@ from pflbench.report.load.runs import Floats, Numbers
 from pflbench.report.render.parts import FigurePart
 
 Bools = npt.NDArray[np.bool_]
-FRONT = "0.35"
+FRONT = "0.35"  # grey
 
 
 def draw(seen: Overview) -> Iterator[FigurePart | str]:
-    """A figure for every setting with two methods or more."""
-    for setting, groups in seen.settings.items():
+    """A figure for every scenario with two methods or more."""
+    for scenario, groups in seen.scenarios.items():
         if len({group.method for group in groups}) < 2:
             continue
-        known = [group for group in ranked(groups) if group.done]
+        known = [group for group in ranked(groups) if group.finished]
         if len(known) < 2:
-            yield f"No accuracy against cost of {setting.line}: fewer than two methods have an accuracy."
+            yield f"No accuracy against cost of {scenario.line}: fewer than two methods have an accuracy."
             continue
         text = (
-            "Accuracy against megabytes (left: sent to and by a client that takes part in every round) and seconds"
-            " (right: work of all clients, one after another, and of the server, without evaluation), both until the"
-            f" last round, on {setting.line}: {seen.measure}, all as means over seeds. Ringed, joined and named:"
-            " methods that no other one beats in both accuracy and cost (Pareto front)."
+            "Accuracy against megabytes (left: sent to and by a client that takes part in every round)"
+            " and seconds (right: work of all clients, one after another, and of the server, without"
+            f" evaluation), both until the last round, on {scenario.line}: {seen.measure}, all as means"
+            " over seeds. Ringed, joined and named: methods that no other one beats in both accuracy"
+            " and cost (Pareto front)."
         )
         untimed = [group.label for group in known if np.isnan(cost(group, seconds))]
         if untimed:
             text += f" No seconds are known of {', '.join(untimed)}."
-        title = f"Accuracy against cost, {setting.line}"
-        yield FigurePart(
-            seen.name("efficiency", setting),
-            title,
-            seen.caption(text, groups),
-            partial(_figure, known),
-        )
+        name, title = seen.name("efficiency", scenario), f"Accuracy against cost, {scenario.line}"
+        yield FigurePart(name, title, seen.caption(text, groups), partial(_figure, known))
 
 
 def front(costs: npt.ArrayLike, accuracies: npt.ArrayLike) -> Bools:
@@ -67,69 +63,59 @@ def seconds(run: Numbers) -> float:
 
 def cost(group: Group, of: Callable[[Numbers], float]) -> float:
     """The mean over seeds."""
-    return float(np.mean([of(run) for run in group.done]))
+    return float(np.mean([of(run) for run in group.finished]))
 
 
+@style.themed
 def _figure(groups: Sequence[Group]) -> Any:
     figure, panels = style.canvas(style.PAGE, max(2.4, 0.135 * len(groups) + 0.4), columns=2)
     accuracies = np.array([group.accuracy for group in groups])
-    named = []
-    for axes, of, x in zip(
-        panels,
-        (megabytes, seconds),
-        ("megabytes of a client", "seconds of clients and server"),
-        strict=True,
-    ):
-        costs = np.array([cost(group, of) for group in groups])
-        handles = [_point(axes, group, costs[i]) for i, group in enumerate(groups)]
-        on = _front(axes, costs, accuracies)
-        named.append(
-            (axes, costs[on], [group for group, there in zip(groups, on, strict=True) if there])
-        )
-        style.dress(axes, f"{x}, total", "accuracy (%)")
+    kinds = {
+        "megabytes per client, total": megabytes,
+        "seconds of clients and server, total": seconds,
+    }
+    costs = [np.array([cost(group, of) for group in groups]) for of in kinds.values()]
+    for axes, x, label in zip(panels, costs, kinds, strict=True):
+        _points(axes, groups, x)
+        _front(axes, x, accuracies)
+        axes.set(xlabel=label, ylabel="accuracy (%)")
         axes.margins(0.12)
-        _scale(axes, costs)
-    style.legend(
-        figure,
-        handles,
-        [f"{group.label}  {group.accuracy:.1f}" for group in groups],
-        title="accuracy (%)",
-    )
-    style.settle(figure)  # so that the places of points on the page are known
-    for axes, costs, members in named:
-        name_points(
-            axes, costs, [group.accuracy for group in members], [group.label for group in members]
-        )
+        _scale(axes, x)
+    names = {f"{group.label}  {group.accuracy:.1f}": group.look for group in groups}
+    style.legend(figure, names, lines=False, markers=True, title="accuracy (%)")
+    style.lay_out(figure)  # so that the places of points on the page are known
+    for axes, x in zip(panels, costs, strict=True):
+        on = front(x, accuracies)
+        members = [group.label for group, there in zip(groups, on, strict=True) if there]
+        name_points(axes, x[on], accuracies[on], members)
     return figure
 
 
-def _point(axes: Any, group: Group, x: float) -> Any:
-    look = group.look
-    how = {
-        "color": look.colour,
-        "ms": 8 if look.marker == "*" else 4.5,
-        "mew": 0,
-        "label": group.label,
-    }
-    return axes.plot([x], [group.accuracy], look.marker, **how)[0]
+def _points(axes: Any, groups: Sequence[Group], costs: Floats) -> None:
+    import pandas as pd
+    import seaborn as sns
+
+    columns = {"label": [g.label for g in groups], "accuracy": [g.accuracy for g in groups]}
+    frame = pd.DataFrame({**columns, "cost": costs})
+    names = {"x": "cost", "y": "accuracy", "hue": "label", "style": "label"}
+    looks = style.mapping({group.label: group.look for group in groups}, lines=False, markers=True)
+    sizes = {group.label: 60 if group.look.marker == "*" else 22 for group in groups}
+    how = {"size": "label", "sizes": sizes, "linewidth": 0, "zorder": 2, "legend": False}
+    sns.scatterplot(frame, **names, **looks, **how, ax=axes)
 
 
-def _front(axes: Any, costs: Floats, accuracies: Floats) -> Bools:
-    """Draw it; which points are on it."""
+def _front(axes: Any, costs: Floats, accuracies: Floats) -> None:
     on = front(costs, accuracies)
     order = np.flatnonzero(on)[np.argsort(costs[on], kind="stable")]
-    x, y = (
-        np.repeat(costs[order], 2)[1:],
-        np.repeat(accuracies[order], 2)[:-1],
-    )  # a stair: to the right, then up
+    x = np.repeat(costs[order], 2)[1:]  # a stair: to the right, then up
+    y = np.repeat(accuracies[order], 2)[:-1]
     axes.plot(x, y, color=FRONT, linewidth=0.8, linestyle=(0, (3, 2)), zorder=1, gid="front")
     axes.plot(costs[on], accuracies[on], "o", mfc="none", mec=FRONT, ms=9, mew=0.8, gid="ring")
-    return on
 
 
 def _scale(axes: Any, costs: Floats) -> None:
     """Logarithmic where the costs are of different orders; zero is then left of the smallest."""
-    from matplotlib.ticker import FuncFormatter, NullLocator
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     positive = costs[np.isfinite(costs) & (costs > 0)]
     if not positive.size or positive.max() < 8 * positive.min():
@@ -140,5 +126,6 @@ def _scale(axes: Any, costs: Floats) -> None:
         axes.set_xlim(left=-least / 3)
     else:
         axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))

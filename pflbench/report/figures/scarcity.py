@@ -1,128 +1,127 @@
-"""Accuracy against the size of clients' data, where settings differ in the share that clients keep."""
+"""Accuracy against the size of clients' data, where scenarios differ in the data fraction."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from pflbench.report.figures import style
-from pflbench.report.figures.distribution import in_words
 from pflbench.report.figures.learning import BEST, MANY
-from pflbench.report.grouping.headings import value
+from pflbench.report.grouping.headings import FIELDS, in_words, value
 from pflbench.report.grouping.overview import Group, Overview
 from pflbench.report.render.parts import FigurePart
-from pflbench.sweep.experiment import SETTINGS
 
-Line = list[tuple[float, Group]]
-"""A method at every share for which it has a number, in ascending order."""
-Panels = dict[str, dict[str, Line]]
-"""Title -> label -> line."""
+Panels = dict[str, list[Group]]
+"""Title -> groups that differ in method and data fraction, in ascending order of the fraction."""
 
 
 def draw(seen: Overview) -> Iterator[FigurePart | str]:
-    """One figure with a panel for all settings that differ in the share only."""
-    groups, panels = _panels(seen)
-    if not groups:
+    """One figure with a panel for all scenarios that differ in the data fraction only."""
+    varied = _varied(seen)
+    if not varied:
         return
+    panels = _panels(varied)
     if not panels:
-        yield "No accuracies against the size of clients' data: fewer than two sizes have an accuracy."
+        yield "No accuracies against the data fraction: fewer than two fractions have an accuracy."
         return
     text = (
-        f"Accuracy against the share of their training data that clients keep ({'; '.join(panels)}): {seen.measure}."
-        " Below the share: the mean number of training samples of a client. Lines are means over seeds and bands go"
-        " from the lowest to the highest seed."
+        "Accuracy against the data fraction, the share of their training data that clients have"
+        f" ({'; '.join(panels)}): {seen.measure}. Below the fraction: mean number of training samples"
+        " per client. Lines are means over seeds and bands go from the lowest to the highest seed."
     )
     best = _ranked(panels)
     if len(best) > MANY:
         text += f" The {BEST} that are best on average stand out; the others have no bands."
+    text = seen.caption(text, [group for groups in varied for group in groups])
     make = partial(_figure, panels, best)
-    yield FigurePart("scarcity", "Accuracy against local data", seen.caption(text, groups), make)
+    yield FigurePart("scarcity", "Accuracy against local data", text, make)
 
 
-def _panels(seen: Overview) -> tuple[list[Group], Panels]:
-    """All groups that are meant to be here, and the panels of those that have numbers."""
-    kin: dict[str, list[Group]] = {}
+def _varied(seen: Overview) -> list[list[Group]]:
+    """Groups of scenarios that differ in nothing but the data fraction, where there are two fractions or more."""
+    alike: dict[str, list[Group]] = {}
     for group in seen.groups:
-        same = {name: value(group.config, name) for name in SETTINGS if name != "data_fraction"}
-        kin.setdefault(json.dumps(same, sort_keys=True), []).append(group)
-    varied = [
-        groups
-        for groups in kin.values()
-        if len({group.config["data_fraction"] for group in groups}) > 1
-    ]
+        same = {name: value(group.config, name) for name in FIELDS if name != "data_fraction"}
+        alike.setdefault(json.dumps(same, sort_keys=True), []).append(group)
+    return [groups for groups in alike.values() if len(set(map(_fraction, groups))) > 1]
+
+
+def _fraction(group: Group) -> float:
+    return float(group.config["data_fraction"])
+
+
+def _panels(varied: Sequence[Sequence[Group]]) -> Panels:
     panels: Panels = {}
     for groups in varied:
-        lines: dict[str, Line] = {}
-        for group in sorted(groups, key=lambda group: float(group.config["data_fraction"])):
-            if group.done:
-                lines.setdefault(group.label, []).append(
-                    (float(group.config["data_fraction"]), group)
-                )
-        if len({keep for line in lines.values() for keep, _ in line}) > 1:
-            config = groups[0].config
-            title = (
-                f"{groups[0].setting.data}, {in_words(config['partition'])}, N={config['clients']}"
-            )
-            panels[title if title not in panels else f"{title} ({len(panels) + 1})"] = lines
-    return [group for groups in varied for group in groups], panels
+        known = sorted((group for group in groups if group.finished), key=_fraction)
+        if len(set(map(_fraction, known))) > 1:
+            scenario, config = groups[0].scenario, groups[0].config
+            title = f"{scenario.data}, {in_words(config['partition'])}, N={config['clients']}"
+            panels[title if title not in panels else f"{title} ({len(panels) + 1})"] = known
+    return panels
 
 
 def _ranked(panels: Panels) -> list[str]:
-    """Labels by their mean place in accuracy over panels and shares: lines may lack shares, so no mean accuracy."""
-    places: dict[str, list[int]] = {}
-    for lines in panels.values():
-        for keep in {keep for line in lines.values() for keep, _ in line}:
-            there = [
-                (group.accuracy, label)
-                for label, line in lines.items()
-                for k, group in line
-                if k == keep
-            ]
-            for place, (_, label) in enumerate(sorted(there, reverse=True)):
-                places.setdefault(label, []).append(place)
-    return sorted(places, key=lambda label: float(np.mean(places[label])))
+    """Labels by their mean rank over panels and fractions: lines may lack fractions, so not by mean accuracy."""
+    ranks: dict[str, list[int]] = {}
+    for groups in panels.values():
+        for fraction in sorted(set(map(_fraction, groups))):
+            there = [group for group in groups if _fraction(group) == fraction]
+            there.sort(key=lambda group: (group.accuracy, group.label), reverse=True)
+            for rank, group in enumerate(there):
+                ranks.setdefault(group.label, []).append(rank)
+    return sorted(ranks, key=lambda label: float(np.mean(ranks[label])))
 
 
+@style.themed
 def _figure(panels: Panels, best: Sequence[str]) -> Any:
     columns = min(2, len(panels))
     rows = -(-len(panels) // columns)
-    height = max(2.2 * rows, 0.135 * len(best) + 0.35, 2.4)
-    figure, found = style.canvas(style.PAGE if columns > 1 else 5.0, height, rows, columns)
-    handles: dict[str, Any] = {}
-    for axes, (title, lines) in zip(found, panels.items(), strict=False):
-        for label in reversed([label for label in best if label in lines]):  # the best on top
-            stands_out = len(best) <= MANY or best.index(label) < BEST
-            handles[label] = _line(axes, lines[label], stands_out)
-        style.dress(axes, "training data (%), mean samples", "accuracy (%)", title)
-        sizes: dict[float, float] = {}
-        for line in lines.values():
-            sizes |= {
-                keep: float(np.mean([run.sizes("train").mean() for run in group.done]))
-                for keep, group in line
-            }
-        axes.set_xticks([100 * keep for keep in sorted(sizes)])
-        axes.set_xticklabels([f"{100 * keep:g}\n({sizes[keep]:.0f})" for keep in sorted(sizes)])
-    for axes in found[len(panels) :]:
-        axes.axis("off")
-    style.legend(figure, [handles[label] for label in best], best, handlelength=2.6)
+    height = max(2.2, (0.135 * len(best) + 0.35) / rows, 2.4 / rows)
+    width = style.PAGE if columns > 1 else 5.0
+    figure, found = style.panels(len(panels), columns, width, height)
+    looks = {group.label: group.look for groups in panels.values() for group in groups}
+    strong = {label: looks[label] for label in (best if len(best) <= MANY else best[:BEST])}
+    faint = {label: looks[label] for label in best if label not in strong}
+    for axes, (title, groups) in zip(found, panels.items(), strict=True):
+        _lines(axes, groups, faint, errorbar=None, linewidth=0.7, alpha=0.55)
+        band = {"alpha": 0.15, "linewidth": 0}
+        _lines(axes, groups, strong, errorbar=style.RANGE, err_kws=band, linewidth=1.3, zorder=3)
+        style.even_sizes(axes)
+        axes.set(title=title, xlabel="data fraction (%), mean samples", ylabel="accuracy (%)")
+        ticks = _ticks(groups)
+        axes.set_xticks(list(ticks), list(ticks.values()))
+    in_legend = {label: looks[label] for label in best}
+    style.legend(figure, in_legend, markers=True)
     return figure
 
 
-def _line(axes: Any, line: Line, stands_out: bool) -> Any:
-    label, look = line[0][1].label, line[0][1].look
-    x = [100 * keep for keep, _ in line]
-    values = [group.accuracies for _, group in line]
-    strength: dict[str, Any] = (
-        {"linewidth": 1.3, "zorder": 3} if stands_out else {"linewidth": 0.7, "alpha": 0.55}
-    )
-    dots = {"marker": look.marker, "ms": 6 if look.marker == "*" else 3.5, "mew": 0}
-    means = [group.accuracy for _, group in line]
-    handle = axes.plot(
-        x, means, color=look.colour, linestyle=look.dash, label=label, **dots, **strength
-    )[0]
-    if stands_out and max(map(len, values)) > 1:
-        low, high = [v.min() for v in values], [v.max() for v in values]
-        axes.fill_between(x, low, high, color=look.colour, alpha=0.15, linewidth=0)
-    return handle
+def _lines(axes: Any, groups: Sequence[Group], looks: Mapping[str, style.Look], **how: Any) -> None:
+    """Of the labels that have a look, the first on top."""
+    import pandas as pd
+    import seaborn as sns
+
+    rows = [
+        (group.label, 100 * _fraction(group), accuracy)
+        for group in groups
+        if group.label in looks
+        for accuracy in group.accuracies
+    ]
+    if not rows:
+        return
+    drawn = style.mapping(dict(reversed(list(looks.items()))), markers=True)
+    frame = pd.DataFrame(rows, columns=["label", "fraction", "accuracy"])
+    names = {"x": "fraction", "y": "accuracy", "hue": "label", "style": "label"}
+    marker = {"markersize": 4, "markeredgewidth": 0}
+    sns.lineplot(frame, **names, **drawn, **marker, **how, legend=False, ax=axes)
+
+
+def _ticks(groups: Sequence[Group]) -> dict[float, str]:
+    """Percent -> percent and mean number of training samples."""
+    ticks = {}
+    for group in groups:
+        samples = float(np.mean([run.sizes("train").mean() for run in group.finished]))
+        ticks[100 * _fraction(group)] = f"{100 * _fraction(group):g}\n({samples:.0f})"
+    return ticks

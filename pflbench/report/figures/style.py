@@ -1,36 +1,58 @@
-"""How figures look: a method has one colour, dash and marker everywhere; sizes are those of a two-column paper."""
+"""How figures look: seaborn's theme at the sizes of a two-column paper, and one look per method in all figures."""
 
-import hashlib
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import wraps
+from typing import Any, Literal, ParamSpec
 
 COLUMN, PAGE = 3.5, 7.16  # inches: the width of a column and of a page
 FONT, SMALL = 8, 7  # points
 DPI = 300
 
-# Okabe and Ito's colours without yellow, which is too faint for a line, and a brown: also those who confuse red and
-# green, or blue and yellow, can tell any two apart. FedCoSR has one for itself.
-PALETTE = ("#000000", "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#6B4226")
+# Okabe and Ito's colours without yellow, which is too faint for a line, and a brown: also people who confuse red and
+# green, or blue and yellow, can tell any two apart.
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#6B4226")
 PROPOSED = "#D55E00"
 CLASSES = (*PALETTE, PROPOSED, "#F0E442", "#999999")  # of ten labels
 SCARCE = "#D00000"  # clients with little data
-DASHES: tuple[Any, ...] = ("-", (0, (4.5, 1.5)), (0, (1.2, 1.2)))
+DASHES: tuple[Any, ...] = ("-", (0, (4.5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-NEW_DASH, NEW_MARKERS = (
-    (0, (6, 1.5, 1.2, 1.5)),
-    ("p", "h", "<", ">", "d"),
-)  # of methods that are not in the list
-FAMILIES = ("#0072B2", "#6B4226", PROPOSED, "#009E73", "#CC79A7")  # of varied hyperparameters
+RANGE = ("pi", 100)  # seaborn's error bar from the lowest to the highest seed
 
-# Methods of a column have the same colour, with another dash and marker. No two of a column are together in the FedCoSR
-# paper's figures of few methods.
-METHODS = (
-    *("local", "fedavg", "fedprox", "moon", "fedrcl", "pfedme", "ditto"),
-    *("perfedavg", "pefll", "fedrep", "lgfedavg", "fedper", "fedamp", "fedala"),
-    *("fedgh", "feddbl", "fedproto", "fedas", "pfedfda", "fedpac", "fedstream"),
-)
+AXES = {
+    "axes.grid": True,
+    "axes.edgecolor": "black",
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "grid.color": "0.9",
+    "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib: the same letters on every machine
+}
+SIZES = {
+    "font.size": FONT,
+    "axes.labelsize": FONT,
+    "axes.titlesize": FONT,
+    "xtick.labelsize": SMALL,
+    "ytick.labelsize": SMALL,
+    "legend.fontsize": SMALL,
+    "legend.title_fontsize": SMALL,
+    "axes.linewidth": 0.6,
+    "grid.linewidth": 0.5,
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+}
+OTHERS: dict[Any, Any] = {
+    "axes.titlelocation": "left",
+    "legend.frameon": False,
+    "legend.labelspacing": 0.3,
+    "pdf.fonttype": 42,  # publishers refuse fonts of type 3
+    "svg.hashsalt": "pflbench",
+}
+
+Arguments = ParamSpec("Arguments")
 
 
 @dataclass(frozen=True)
@@ -42,47 +64,38 @@ class Look:
     marker: str = "o"
 
 
-def look(method: str) -> Look:
-    """A method's, by its title or name; that of an unknown one follows from its name, and may be another's."""
-    plain = "".join(character for character in method.lower() if character.isalnum())
-    if plain == "fedcosr":
-        return Look(PROPOSED, "-", "*")
-    if plain in METHODS:
-        turn, place = divmod(METHODS.index(plain), len(PALETTE))
-        return Look(
-            PALETTE[place],
-            DASHES[(place + turn) % len(DASHES)],
-            MARKERS[(place + turn) % len(MARKERS)],
-        )
-    digest = hashlib.sha256(plain.encode()).digest()
-    return Look(
-        PALETTE[digest[0] % len(PALETTE)], NEW_DASH, NEW_MARKERS[digest[1] % len(NEW_MARKERS)]
-    )
+def looks(methods: Sequence[str], proposed: str = "") -> dict[str, Look]:
+    """By order: seven methods have colours of their own, the next seven the same with other dashes and markers.
+
+    The proposed method has a colour and a marker that no other one has.
+    """
+    others = [method for method in methods if method != proposed]
+    found = {method: _look(place) for place, method in enumerate(others)}
+    return {**found, proposed: Look(PROPOSED, "-", "*")} if proposed in methods else found
 
 
-def variant_looks(variants: Sequence[str]) -> dict[str, Look]:
-    """Of variants of one method: values of a hyperparameter are shades of one colour, others have a colour each."""
+def _look(place: int, palette: Sequence[str] = PALETTE) -> Look:
+    turn, colour = divmod(place, len(palette))
+    dash = DASHES[(colour + turn) % len(DASHES)]
+    return Look(palette[colour], dash, MARKERS[(colour + turn) % len(MARKERS)])
+
+
+def variant_looks(variants: Sequence[str], taken: str = "") -> dict[str, Look]:
+    """Of variants of one method: values of a hyperparameter are shades of one colour, others have a colour each.
+
+    `taken` is the colour of the method without a variant.
+    """
+    free = [colour for colour in PALETTE if colour != taken]
     families: dict[tuple[str, ...], list[str]] = {}
     for variant in variants:
         names = tuple(word.partition("=")[0] for word in variant.split())
-        families.setdefault(names if is_assignments(variant) else ("", variant), []).append(variant)
-    looks = {}
-    named = [family[0] for names, family in families.items() if names[0] == ""]
-    for place, variant in enumerate(named):
-        turn, step = divmod(place, len(PALETTE))
-        looks[variant] = Look(
-            PALETTE[step], DASHES[turn % len(DASHES)], MARKERS[(step + turn) % len(MARKERS)]
-        )
-    valued = [family for names, family in families.items() if names[0] != ""]
-    taken = {look.colour for look in looks.values()}
-    free = [colour for colour in FAMILIES if colour not in taken] or FAMILIES
-    for place, family in enumerate(valued):
-        colours = shades(free[place % len(free)], len(family))
-        for variant, colour in zip(family, colours, strict=True):
-            looks[variant] = Look(
-                colour, DASHES[place % len(DASHES)], MARKERS[place % len(MARKERS)]
-            )
-    return looks
+        families.setdefault(names if is_assignments(variant) else (variant, ""), []).append(variant)
+    found = {}
+    for place, family in enumerate(families.values()):
+        look = _look(place, free)
+        for variant, colour in zip(family, shades(look.colour, len(family)), strict=True):
+            found[variant] = Look(colour, look.dash, look.marker)
+    return found
 
 
 def is_assignments(variant: str) -> bool:
@@ -91,86 +104,142 @@ def is_assignments(variant: str) -> bool:
 
 
 def shades(colour: str, number: int) -> list[str]:
-    """From light to dark, the colour itself in the middle: c + t (white - c), then c (1 - t)."""
-    channels = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
-    found = []
-    for step in range(number):
-        t = 1 - 2 * step / (number - 1) if number > 1 else 0.0  # 1 to -1
-        mixed = [c + 0.5 * t * (255 - c) if t > 0 else c * (1 + 0.6 * t) for c in channels]
-        found.append("#" + "".join(f"{round(c):02X}" for c in mixed))
-    return found
+    """From light to dark, the colour itself alone where one is asked for."""
+    if number == 1:
+        return [colour]
+    import seaborn as sns
+
+    light, dark = sns.light_palette(colour, 3)[1], sns.dark_palette(colour, 3)[1]
+    return list(sns.blend_palette([light, colour, dark], number).as_hex())
 
 
 def class_colours(number: int) -> list[Any]:
     """A colour for every label; from eleven on neighbours are hard to tell apart."""
     if number <= len(CLASSES):
         return list(CLASSES[:number])
-    from matplotlib import colormaps
+    import seaborn as sns
 
-    return [colormaps["turbo"]((label + 0.5) / number) for label in range(number)]
+    return list(sns.color_palette("turbo", number))
 
 
-def canvas(
-    width: float, height: float, rows: int = 1, columns: int = 1, **options: Any
-) -> tuple[Any, list[Any]]:
+@contextmanager
+def theme() -> Iterator[None]:
+    """Matplotlib's defaults, then seaborn's, then ours; at its end all settings are as they were before."""
+    import seaborn as sns
+    from matplotlib import rc_context, rcdefaults, rcParams
+
+    with rc_context():
+        rcdefaults()  # whatever the user's matplotlibrc says
+        rcParams.update(sns.axes_style("ticks", AXES))
+        rcParams.update(sns.plotting_context("paper", rc=SIZES))
+        rcParams.update(OTHERS)
+        yield
+
+
+def themed(draw: Callable[Arguments, Any]) -> Callable[Arguments, Any]:
+    """A function that draws, within the theme."""
+
+    @wraps(draw)
+    def within(*args: Arguments.args, **options: Arguments.kwargs) -> Any:
+        with theme():
+            return draw(*args, **options)
+
+    return within
+
+
+def canvas(width: float, height: float, rows: int = 1, columns: int = 1, **how: Any) -> Any:
     """A figure of that many inches, and its axes, row by row."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), dpi=DPI, layout="constrained")
     figure.get_layout_engine().set(w_pad=0.03, h_pad=0.03, wspace=0.03, hspace=0.03)  # type: ignore[union-attr, call-arg]
-    return figure, list(figure.subplots(rows, columns, squeeze=False, **options).flat)
+    return figure, list(figure.subplots(rows, columns, squeeze=False, **how).flat)
 
 
-def dress(axes: Any, x: str = "", y: str = "", title: str = "") -> None:
-    """Sizes are set here, and not by matplotlib's global settings, as a figure may be saved anywhere."""
-    axes.set_xlabel(x, fontsize=FONT)
-    axes.set_ylabel(y, fontsize=FONT)
-    if title:
-        axes.set_title(title, fontsize=FONT, loc="left")
-    axes.tick_params(labelsize=SMALL, length=2.5, width=0.6)
-    axes.grid(color="0.9", linewidth=0.5)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_linewidth(0.6)
+def panels(number: int, across: int, width: float, height: float, **how: Any) -> Any:
+    """A figure with that many axes, at most so many in a row of that height."""
+    columns = min(across, number)
+    rows = -(-number // columns)
+    figure, found = canvas(width, height * rows, rows, columns, **how)
+    for axes in found[number:]:
+        axes.remove()
+    return figure, found[:number]
+
+
+def ticks(number: int, inches: float) -> range:
+    """Of so many clients or classes on an axis, those whose numbers fit."""
+    steps = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+    fitting = [step for step in steps if step * inches / number >= 0.18]
+    return range(0, number, fitting[0] if fitting else steps[-1])
+
+
+def mapping(looks: Mapping[str, Look], lines: bool = True, markers: bool = False) -> dict[str, Any]:
+    """The looks of labels as seaborn takes them: hue for colours, style for dashes and markers."""
+    found: dict[str, Any] = {"hue_order": list(looks), "style_order": list(looks)}
+    found["palette"] = {label: look.colour for label, look in looks.items()}
+    if lines:
+        dashes = {label: look.dash for label, look in looks.items()}
+        found["dashes"] = {label: "" if dash == "-" else dash[1] for label, dash in dashes.items()}
+    if markers:
+        found["markers"] = {label: look.marker for label, look in looks.items()}
+    return found
+
+
+def even_sizes(axes: Any) -> None:
+    """A star looks smaller than other markers of its size."""
+    for line in axes.get_lines():
+        if line.get_marker() == "*":
+            line.set_markersize(1.6 * line.get_markersize())
 
 
 def legend(
     figure: Any,
-    handles: Sequence[Any],
-    labels: Sequence[str],
+    looks: Mapping[str, Look],
     place: str = "right upper",
+    lines: bool = True,
+    markers: bool = False,
     **how: Any,
 ) -> Any:
-    """Beside the axes."""
-    usual = {
-        "fontsize": SMALL,
-        "title_fontsize": SMALL,
-        "frameon": False,
-        "labelspacing": 0.3,
-        "alignment": "left",
-    }
-    return figure.legend(handles, labels, loc=f"outside {place}", **{**usual, **how})
+    """Of labels, next to the axes."""
+    from matplotlib.lines import Line2D
+
+    handles = [
+        Line2D(
+            [],
+            [],
+            color=look.colour,
+            linestyle=look.dash if lines else "none",
+            linewidth=1.3,
+            marker=look.marker if markers else "none",
+            markersize=6 if look.marker == "*" else 4,
+            markeredgewidth=0,
+        )
+        for look in looks.values()
+    ]
+    how = {"alignment": "left", "handlelength": 2.4 if lines else 1.0, **how}
+    return figure.legend(handles, list(looks), loc=f"outside {place}", **how)
 
 
-def settle(figure: Any) -> None:
-    """Find the places of all that is in a figure, once: to save it would look for them twice for every file."""
+def lay_out(figure: Any) -> None:
+    """Place all that is in a figure, once: to save it would do so twice for every file."""
     if engine := figure.get_layout_engine():
-        engine.execute(figure)
+        with theme():
+            engine.execute(figure)
         figure.set_layout_engine(None)
 
 
-def rendered(figure: Any, form: Literal["pdf", "png"]) -> bytes:
-    """The content of a file: the same whenever it is made, with fonts that publishers take (no Type 3)."""
-    from matplotlib import rc_context
-
+def rendered(figure: Any, form: Literal["pdf", "png", "svg"]) -> bytes:
+    """The content of a file: the same whenever and wherever it is made."""
     how: dict[str, Any] = {"metadata": {"CreationDate": None}}
+    if form == "svg":
+        how = {"metadata": {"Date": None}}
     if form == "png":
         how = {
             "metadata": {"Software": None},
             "pil_kwargs": {"compress_level": 3},
         }  # half the time, 4 % larger
-    settle(figure)
+    lay_out(figure)
     buffer = io.BytesIO()
-    with rc_context({"pdf.fonttype": 42}):
+    with theme():
         figure.savefig(buffer, format=form, dpi=DPI, **how)
     return buffer.getvalue()
