@@ -194,7 +194,7 @@ def broken_off(
     [
         (ClientStates, "_write", 25),
         (ClientStates, "_read", 25),
-        (ClientStates, "settle", 4),
+        (ClientStates, "write_unchanged", 4),
         (RunFolder, "_forget_states", 4),
     ],
 )
