@@ -60,7 +60,7 @@ class Hparams:
     batch_size: int = hparam(
         16, (1, 1024), "b, samples in a batch; the last, shorter batch is kept"
     )
-    epochs: int = hparam(1, (0, 50), "r, passes over the local data in a round")
+    epochs: int = hparam(1, (0, 50), "r, passes over the local data per round")
     optimizer: str = hparam("sgd", ["sgd", "adam"], "local optimizer")
     keep_optimizer: bool = hparam(
         False, [False, True], "keep the local optimizer's state between rounds", tune=False
