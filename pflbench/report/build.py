@@ -9,12 +9,13 @@ from pathlib import Path, PurePosixPath
 
 from pflbench.errors import UserError, unknown
 from pflbench.records import run_folder
+from pflbench.records.status import ENDED
 from pflbench.report import manifest
 from pflbench.report.figures.style import rendered
 from pflbench.report.load import runs
 from pflbench.report.load.parallel import each
 from pflbench.report.load.runs import Choice, Experiment
-from pflbench.report.page.page import Picture, Sheet, render, small
+from pflbench.report.page.html import Picture, Sheet, render, small
 from pflbench.report.render.parts import FigurePart, Section, TablePart
 
 KINDS = ("tables", "figures", "page")
@@ -26,9 +27,7 @@ FORMS = {
     ".png": "figures",
     ".html": "page",
 }
-METHODS = (
-    "methods"  # the section that is about the methods themselves; its files are beside the page
-)
+METHODS = "methods"  # the section on the methods themselves; its files are next to the page
 PAGE = "index.html"
 RECORDS = ("run.json", "rounds.jsonl", "timing.jsonl", "status.json")  # of a run
 
@@ -43,13 +42,10 @@ class Report:
 
     @property
     def ended(self) -> tuple[int, int]:
-        """How many of how many runs have come to an end."""
-        states = {
-            run.planned.id: run.status for experiment in self.experiments for run in experiment.runs
-        }
-        return sum(state in ("finished", "diverged", "failed") for state in states.values()), len(
-            states
-        )
+        """How many of how many runs have ended."""
+        runs = [run for experiment in self.experiments for run in experiment.runs]
+        states = {run.planned.id: run.status for run in runs}
+        return sum(state in ENDED for state in states.values()), len(states)
 
 
 def report(
@@ -70,13 +66,9 @@ def report(
     sheets, written = [], []
     for experiment in chosen:
         section = make(experiment, everything, choice, wanted, margin)
-        place = out / _folder_name(section.name)
-        written += put(place, table_files(section.tables) if "tables" in wanted else {})
-        drawn = each(partial(draw, wanted=wanted), section.figures, few=3)
-        for files, _ in drawn:
-            written += put(place, files)
-        pictures = tuple(picture for _, picture in drawn if picture)
-        sheets.append(Sheet(dataclasses.replace(section, figures=()), pictures, experiment))
+        sheet, files = _write(section, experiment, out, wanted)
+        sheets.append(sheet)
+        written += files
     if {"tables", "page"} & {*wanted}:
         section = about_methods(chosen)
         written += put(out, table_files(section.tables) if "tables" in wanted else {})
@@ -86,6 +78,19 @@ def report(
         written += put(out, {PAGE: page.encode()})
     removed = manifest.replace(out, written, partial(covers, names=names, wanted=wanted))
     return Report(tuple(chosen), tuple(written), tuple(removed))
+
+
+def _write(
+    section: Section, experiment: Experiment, out: Path, wanted: Sequence[str]
+) -> tuple[Sheet, list[Path]]:
+    """The files of an experiment; what of it goes into the page, and which files there are."""
+    place = out / _folder_name(section.name)
+    written = put(place, table_files(section.tables) if "tables" in wanted else {})
+    drawn = each(partial(draw, wanted=wanted), section.figures, few=3)
+    for files, _ in drawn:
+        written += put(place, files)
+    pictures = tuple(picture for _, picture in drawn if picture)
+    return Sheet(dataclasses.replace(section, figures=()), pictures, experiment), written
 
 
 def covers(file: PurePosixPath, names: Sequence[str], wanted: Sequence[str]) -> bool:
@@ -111,15 +116,19 @@ def make(
     margin: float,
 ) -> Section:
     """Tables and figures of an experiment, with notes; what nobody wants is not made."""
-    from pflbench.report.figures.all_figures import figures
+    from pflbench.report.figures.kinds import figures
     from pflbench.report.tables.all_tables import tables
 
     page = "page" in wanted
-    made, notes = (
-        tables(experiment, everything, choice, margin) if page or "tables" in wanted else ([], [])
-    )
-    drawn, more = figures(experiment, choice) if page or "figures" in wanted else ([], [])
-    said = tuple(dict.fromkeys([*notes, *more]))
+    made: list[TablePart] = []
+    drawn: list[FigurePart] = []
+    notes: list[str] = []
+    if page or "tables" in wanted:
+        made, notes = tables(experiment, everything, choice, margin)
+    if page or "figures" in wanted:
+        drawn, more = figures(experiment, choice)
+        notes = [*notes, *more]
+    said = tuple(dict.fromkeys(notes))
     return Section(experiment.plan.name, experiment.plan.title, said, tuple(made), tuple(drawn))
 
 
@@ -127,10 +136,8 @@ def about_methods(experiments: Sequence[Experiment]) -> Section:
     """What the methods are, from their plugins."""
     from pflbench.report.tables.methods import plugin_tables
 
-    plugins = dict.fromkeys(
-        run.planned.plugin for experiment in experiments for run in experiment.runs
-    )
-    made, notes = plugin_tables([*plugins])
+    plugins = [run.planned.plugin for experiment in experiments for run in experiment.runs]
+    made, notes = plugin_tables(plugins)
     return Section(METHODS, "The methods", tuple(notes), tuple(made))
 
 
@@ -151,14 +158,12 @@ def table_files(tables: Sequence[TablePart]) -> dict[str, bytes]:
 def draw(part: FigurePart, wanted: Sequence[str]) -> tuple[dict[str, bytes], Picture | None]:
     """Content by name of the file, and the picture of the page; what nobody wants is not made."""
     png = rendered(part.figure, "png")
-    files = (
-        {f"{part.name}.png": png, f"{part.name}.pdf": rendered(part.figure, "pdf")}
-        if "figures" in wanted
-        else {}
-    )
-    return files, Picture(
-        part.name, part.title, part.caption, small(png)
-    ) if "page" in wanted else None
+    files, picture = {}, None
+    if "figures" in wanted:
+        files = {f"{part.name}.png": png, f"{part.name}.pdf": rendered(part.figure, "pdf")}
+    if "page" in wanted:
+        picture = Picture(part.name, part.title, part.caption, small(png))
+    return files, picture
 
 
 def put(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
@@ -180,7 +185,7 @@ def state(folder: Path) -> dict[Path, tuple[int, int]]:
     """
     found = dict.fromkeys(folder.glob("leases/[!.]*"), (0, 0))
     for path in _records(folder):
-        with contextlib.suppress(FileNotFoundError):  # a run that begins anew removes its records
+        with contextlib.suppress(FileNotFoundError):  # a run that starts again removes its records
             about = path.stat()
             found[path] = about.st_mtime_ns, about.st_size
     return found

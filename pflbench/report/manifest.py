@@ -52,20 +52,19 @@ def _read(out: Path) -> dict[str, str]:
         found = run_folder.read_json(out / NAME)
     except UserError:
         return {}
-    sound = isinstance(found, dict) and all(
-        isinstance(checksum, str) for checksum in found.values()
-    )
-    return {name: found[name] for name in found if _inside(name)} if sound else {}
+    sound = isinstance(found, dict) and all(isinstance(one, str) for one in found.values())
+    if not sound:
+        return {}
+    return {name: checksum for name, checksum in found.items() if _inside(name)}
 
 
 def _inside(name: str) -> bool:
-    return ".." not in (path := PurePosixPath(name)).parts and not path.is_absolute()
+    path = PurePosixPath(name)
+    return ".." not in path.parts and not path.is_absolute()
 
 
 def _checksum(path: Path) -> str:
     """Empty where there is no such file."""
-    return (
-        hashlib.sha256(path.read_bytes()).hexdigest()
-        if path.is_file() and not path.is_symlink()
-        else ""
-    )
+    if not path.is_file() or path.is_symlink():
+        return ""
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -8,12 +8,17 @@ from pathlib import Path
 import pytest
 
 from pflbench.errors import UserError
-from pflbench.papers.fedcosr import marks
+from pflbench.papers.fedcosr import misprints
 from pflbench.report.render import latex
 from pflbench.report.render.marks import Cell, Column, Marked, Row, Table, mark
 
 NASTY = "[50%_a&b#c] {$x^2$} ~\\end *--'' <|> \u00e9\u0142 \u4e2d\u0105 \u03b2 \u201cq\u201d \u2026 ?` \x07"
-PREAMBLE = "\\documentclass[twocolumn]{article}\n\\usepackage{booktabs,xcolor%s}\n\\begin{document}\n%s\n\\end{document}\n"
+PREAMBLE = r"""\documentclass[twocolumn]{article}
+\usepackage{booktabs,xcolor%s}
+\begin{document}
+%s
+\end{document}
+"""
 needs_latex = pytest.mark.skipif(
     shutil.which("pdflatex") is None, reason="pdflatex is not installed"
 )
@@ -97,7 +102,7 @@ def test_text_is_printed_as_it_is(plain: str, written: str):
 
 
 def test_cells_of_the_papers_table_look_as_printed():
-    rows = body(latex.fragment(marks.published("scalability_heterogeneity"), "", "tab:x"))
+    rows = body(latex.fragment(misprints.published("scalability_heterogeneity"), "", "tab:x"))
     better, worse = r"\textcolor{better}{$\uparrow$}", r"\textcolor{red}{$\downarrow$}"
     plus, minus = r"\textcolor{purple}{+}", r"\textcolor{blue}{$-$}"
     assert rows["FedRep"][:2] == [
@@ -111,16 +116,16 @@ def test_cells_of_the_papers_table_look_as_printed():
         rf"\textbf{{10.78}}{minus}{better}",
     ]
     assert rows["FedPAC"][4:6] == [r"--$^{\mathrm{f}}$"] * 2
-    assert rows[r"\textbf{Averaged}"][4:6] == ["90.12", "13.69"]
+    assert rows[r"\textbf{Mean}"][4:6] == ["90.12", "13.69"]
 
 
 def test_headings_span_their_columns_and_rules_divide_the_groups():
-    text = latex.fragment(marks.published("main"), "", "tab:x")
+    text = latex.fragment(misprints.published("main"), "", "tab:x")
     assert r" & \multicolumn{6}{c}{\textbf{Practical heterogeneous ($\beta$=0.1, N=20)}}" in text
     assert r"\cmidrule(lr){2-7}\cmidrule(lr){8-13}" in text
     assert text.count(r"\multicolumn{2}{c}") == 6
     assert text.count("\\midrule\n") == 1 + 8 + 1  # head, groups, averages
-    assert text.index(r"\textbf{FedCoSR}") < text.index(r"\textbf{Averaged}")
+    assert text.index(r"\textbf{FedCoSR}") < text.index(r"\textbf{Mean}")
 
 
 @pytest.mark.parametrize("number, shared", [(1, True), (3, False)])
@@ -152,7 +157,7 @@ def test_columns_below_a_long_heading_are_equally_wide(tmp_path: Path):
 
 def test_a_baseline_is_below_the_averages():
     text = latex.fragment(every_state(), "", "tab:x")
-    assert "\\midrule\nZ & " in text[text.index(r"\textbf{Averaged}") :]
+    assert "\\midrule\nZ & " in text[text.index(r"\textbf{Mean}") :]
     assert body(text)["Z"][0] == r"\phantom{0}99.5"
 
 
@@ -175,12 +180,12 @@ def test_no_cell_is_empty_and_each_reason_is_explained():
 
 
 def test_the_legend_is_of_the_marks_that_there_are():
-    text = latex.fragment(marks.published("main"), "", "tab:x")
+    text = latex.fragment(misprints.published("main"), "", "tab:x")
     assert "base setting" not in text and "failed" not in text and "seeds" not in text
 
 
 def test_decimals_are_those_asked_for():
-    table = marks.published("main").table
+    table = misprints.published("main").table
     assert body(latex.fragment(mark(table, 1), "", "tab:x"))["Local"][0].startswith("69.9\\")
 
 
@@ -193,7 +198,9 @@ def test_a_label_that_latex_cannot_take(label: str):
 @needs_latex
 @pytest.mark.parametrize("name", ["main", "scalability_heterogeneity"])
 def test_the_papers_tables_are_a_page_of_their_own(name: str, tmp_path: Path):
-    said = compile_latex(latex.document(marks.published(name), "As published.", "tab:x"), tmp_path)
+    said = compile_latex(
+        latex.document(misprints.published(name), "As published.", "tab:x"), tmp_path
+    )
     assert "Output written on paper.pdf (1 page" in said
     assert "Overfull" not in said and "Undefined" not in said
 

@@ -1,4 +1,4 @@
-"""The marks of tables in the FedCoSR paper's form, and the paper's own tables put through them."""
+"""The marks of tables of accuracies, and a paper's own tables put through them."""
 
 import csv
 import io
@@ -7,7 +7,9 @@ from itertools import pairwise
 import pytest
 
 from pflbench.errors import UserError
-from pflbench.papers.fedcosr import marks as paper_marks
+from pflbench.papers.fedcosr import misprints
+from pflbench.papers.fedcosr.scenarios import TABLES
+from pflbench.papers.fedcosr.tables import column_key as key
 from pflbench.papers.fedcosr.tables import paper_table
 from pflbench.report.render import text as marks_text
 from pflbench.report.render.marks import MEASURES, Cell, Column, Mark, Marked, Row, Table, mark
@@ -20,6 +22,7 @@ WORDED = marks_text.Notation(  # what `fields` reads
     plus="|sign=+",
     minus="|sign=-",
     fewer="|fewer=yes",
+    outdated="|outdated=yes",
     dash="-",
     letter="|letter=%s",
     bold="%s|bold=yes",
@@ -74,12 +77,12 @@ def test_numbers_are_compared_as_displayed():
 
 def test_the_average_is_that_of_the_displayed_numbers_and_not_rounded():
     marked = mark(table({"p": (80.004, 1), "q": (80.004, 1)}))
-    assert marked.averages["a", "accuracy"] == 80
-    assert marked.mark("p", "a", "accuracy").average == "equal"
+    assert marked.means["a", "accuracy"] == 80
+    assert marked.mark("p", "a", "accuracy").mean == "equal"
     marked = mark(
         table({"p": (80.01, 1), "q": (80.01, 1), "r": (80.00, 1)})
     )  # 80.0066..., shown as 80.01
-    assert [marked.mark(title, "a", "accuracy").average for title in "pqr"] == [
+    assert [marked.mark(title, "a", "accuracy").mean for title in "pqr"] == [
         "better",
         "better",
         "worse",
@@ -88,13 +91,13 @@ def test_the_average_is_that_of_the_displayed_numbers_and_not_rounded():
 
 def test_better_than_the_average_is_more_accuracy_and_less_std():
     marked = mark(table({"p": (60, 4), "q": (90, 8), "r": (75, 6)}))
-    assert marked.averages == {("a", "accuracy"): 75, ("a", "std"): 6}
-    assert [marked.mark(title, "a", "accuracy").average for title in "pqr"] == [
+    assert marked.means == {("a", "accuracy"): 75, ("a", "std"): 6}
+    assert [marked.mark(title, "a", "accuracy").mean for title in "pqr"] == [
         "worse",
         "better",
         "equal",
     ]
-    assert [marked.mark(title, "a", "std").average for title in "pqr"] == [
+    assert [marked.mark(title, "a", "std").mean for title in "pqr"] == [
         "better",
         "worse",
         "equal",
@@ -106,20 +109,20 @@ def test_a_method_without_a_number_is_not_ranked_and_not_averaged(state: str):
     lost = Cell(99, 0.1, state, 5)  # type: ignore[arg-type]
     marked = mark(table({"p": (60, 4), "q": lost, "r": (70, 6)}))
     assert ranks(marked, "accuracy") == [2, None, 1]
-    assert marked.averages == {("a", "accuracy"): 65, ("a", "std"): 5}
+    assert marked.means == {("a", "accuracy"): 65, ("a", "std"): 5}
     assert marked.mark("q", "a", "accuracy") == Mark()
 
 
 def test_a_baseline_is_not_ranked_and_not_averaged():
     marked = mark(table({"p": (60, 4), "most": (99, 0.1), "r": (70, 6)}, most="baseline"))
     assert ranks(marked, "accuracy") == [2, None, 1]
-    assert marked.averages["a", "accuracy"] == 65
+    assert marked.means["a", "accuracy"] == 65
     assert marked.mark("most", "a", "std") == Mark()
 
 
 def test_a_column_without_numbers_has_no_average():
     marked = mark(table({"p": Cell(), "q": Cell(state="failed")}))
-    assert marked.averages == {("a", "accuracy"): None, ("a", "std"): None}
+    assert marked.means == {("a", "accuracy"): None, ("a", "std"): None}
 
 
 def test_a_partial_cell_counts_and_one_number_may_be_absent():
@@ -182,15 +185,11 @@ def test_a_cell_shows_place_seeds_base_and_average_in_this_order():
 
 
 def long_rows(name: str) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(marks_text.long_csv(paper_marks.published(name)))))
-
-
-def key(line: dict[str, str]) -> str:
-    return "/".join(line[part] for part in ("setting", "dataset", "heterogeneity", "clients"))
+    return list(csv.DictReader(io.StringIO(marks_text.long_csv(misprints.published(name)))))
 
 
 def test_the_papers_marks_differ_from_the_computed_ones_in_the_listed_cells_only():
-    tables = {name: paper_marks.published(name) for name in paper_marks.COLUMNS}
+    tables = {name: misprints.published(name) for name in TABLES}
     rows = {row.title: row for row in tables["main"].table.rows}
     columns = {(name, c.key): c for name, marked in tables.items() for c in marked.table.columns}
     found, underlines, compared = set(), [], 0
@@ -218,20 +217,20 @@ def test_the_papers_marks_differ_from_the_computed_ones_in_the_listed_cells_only
         compared += 1
     listed = {
         ("scalability_heterogeneity", d.column, d.method, d.measure, d.kind, d.printed, d.computed)
-        for d in paper_marks.DIFFERENCES
+        for d in misprints.DIFFERENCES
     }
     assert found == listed
     assert compared == 2 * 6 * 2 * 22
     # An underline comes with a superscript: these are where the paper has one too many or too few.
     assert sorted(underlines) == sorted(
         ("scalability_heterogeneity", d.column, d.method)
-        for d in paper_marks.DIFFERENCES
+        for d in misprints.DIFFERENCES
         if d.kind == "superscript" and not (d.printed and d.computed)
     )
 
 
 def test_the_listed_differences():
-    listed = paper_marks.DIFFERENCES
+    listed = misprints.DIFFERENCES
     assert {
         kind: sum(d.kind == kind for d in listed) for kind in ("superscript", "arrow", "sign")
     } == {
@@ -240,7 +239,7 @@ def test_the_listed_differences():
         "sign": 14,
     }
     assert len({(d.column, d.method, d.measure) for d in listed}) == 19
-    cells = paper_marks.published("scalability_heterogeneity").table
+    cells = misprints.published("scalability_heterogeneity").table
     for difference in listed:
         value = cells.cell(difference.method, difference.column).value(difference.measure)
         assert f"{value:.2f}" in difference.reason
@@ -262,7 +261,7 @@ def test_the_stored_marks_are_of_every_cell_of_the_papers_tables():
 def test_the_papers_averages_are_nearest_to_those_over_all_methods():
     def distance(*without: str) -> float:
         total = 0.0
-        for name in paper_marks.COLUMNS:
+        for name in TABLES:
             lines = [
                 line
                 for line in paper_table("accuracy")
@@ -290,7 +289,7 @@ def test_the_papers_averages_are_nearest_to_those_over_all_methods():
 
 def test_the_papers_tables_in_long_form():
     lines = {
-        (line["column"], line["method"]): line for line in long_rows("scalability_heterogeneity")
+        (line["scenario"], line["method"]): line for line in long_rows("scalability_heterogeneity")
     }
     assert len(lines) == 6 * 23
     fedavg = lines["practical/cifar10/beta=0.1/100", "FedAvg"]
@@ -300,7 +299,7 @@ def test_the_papers_tables_in_long_form():
         "22",
         "2",
     ]
-    assert [fedavg["accuracy_against_average"], fedavg["std_against_average"]] == [
+    assert [fedavg["accuracy_against_mean"], fedavg["std_against_mean"]] == [
         "worse",
         "better",
     ]
@@ -308,13 +307,13 @@ def test_the_papers_tables_in_long_form():
     assert [fedavg["seeds"], fedavg["state"], fedavg["kind"]] == ["5", "ok", "method"]
     lost = lines["practical/cifar10/beta=0.01/20", "FedPAC"]
     assert [lost["accuracy"], lost["accuracy_rank"], lost["state"]] == ["", "", "failed"]
-    average = lines["practical/cifar10/beta=0.01/20", "Averaged"]
+    average = lines["practical/cifar10/beta=0.01/20", "Mean"]
     assert f"{float(average['accuracy']):.2f}" == "90.12"  # as printed: over the 21 others
-    assert average["kind"] == "average"
+    assert average["kind"] == "mean"
 
 
 def test_methods_are_grouped_as_by_the_papers_rules():
-    rows = paper_marks.published("main").table.rows
+    rows = misprints.published("main").table.rows
     starts = [after.title for before, after in pairwise(rows) if before.group != after.group]
     assert starts == [
         "FedAvg",
@@ -327,16 +326,13 @@ def test_methods_are_grouped_as_by_the_papers_rules():
         "FedCoSR",
     ]
     assert [row.title for row in rows if row.kind == "proposed"] == ["FedCoSR"]
-    assert paper_marks.row("Mine", proposed="Mine").kind == "proposed"
-    assert paper_marks.row("FedCoSR", proposed="Mine").kind == "method"
-    assert paper_marks.row("New").group == "other"
 
 
 def test_a_table_that_the_paper_does_not_have():
     with pytest.raises(
         UserError, match=r"unknown table of the paper 'mian'; did you mean 'main'\?"
     ):
-        paper_marks.published("mian")
+        misprints.published("mian")
 
 
 def test_markdown():
@@ -353,7 +349,7 @@ def test_markdown():
         "| --- | --- |",
         "| p\\|q | 60.0\u2020\u2193 \u00b1 4.0\\*\u2191 |",
         "| **FedX** | **70.0**\\*\u00a7\u2191 \u00b1 **5.0**\u2020\u2193 |",
-        "| **Averaged** | 65.0 \u00b1 4.5 |",
+        "| **Mean** | 65.0 \u00b1 4.5 |",
         "| Majority class | 30.0 \u00b1 \u2013 |",
     ]
     assert lines[7].startswith("Of \\<b\\>. \\* \u2020 \u2021: first")

@@ -6,54 +6,74 @@ from typing import Any
 
 import pytest
 
+from pflbench.config import Run
 from pflbench.records.plan import Planned
 from pflbench.report.load import runs
 from pflbench.report.load.runs import Choice, Numbers
 
-ABOUT = {
-    "method": {"title": "Mine", "evaluation_point": "pre"},
-    "partition": {"n_train": [5, 5], "n_test": [1, 3], "n_validation": [3, 1]},
-}
+METHOD = {"title": "Mine", "evaluation_point": "pre", "one_shot": False}
+PARTITION = {"n_train": [5, 5], "n_test": [1, 3], "n_validation": [3, 1]}
 SENT = {"down": {"theta": 493828 * 2}, "up": {"theta": 493828 * 2, "n": 8}}
+PLAYED = {"cohort": [0, 1], "bytes": SENT}
 # The first client is right, then the second.
 LINES = [
     {"round": 0, "accuracy": {"pre": [0.0, 0.0], "pre_validation": [0.0, 0.0]}},
     {
-        "round": 1,
-        "cohort": [0, 1],
-        "bytes": SENT,
-        "loss": 2.0,
-        "accuracy": {"pre": [1, 0], "pre_validation": [1, 0]},
+        **{"round": 1, **PLAYED, "loss": 2.0, "notes": ["of round 1"]},
+        "accuracy": {"pre": [1, 0], "post": [1, 1], "pre_validation": [1, 0]},
     },
     {
-        "round": 2,
-        "cohort": [0, 1],
-        "bytes": SENT,
-        "loss": None,
-        "accuracy": {"pre": [0, 1], "pre_validation": [0, 1]},
+        **{"round": 2, **PLAYED, "loss": None, "notes": ["of round 2", "twice", "twice"]},
+        "accuracy": {"pre": [0, 1], "post": [0, 0], "pre_validation": [0, 1]},
     },
 ]
 
 
-def read(folder: Path, choice: Choice, end: str = "") -> Numbers:
-    (folder / "run.json").write_text(json.dumps(ABOUT))
+def read(folder: Path, choice: Choice, end: str = "", **method: Any) -> Numbers:
+    about = {"method": {**METHOD, **method}, "partition": PARTITION}
+    (folder / "run.json").write_text(json.dumps(about))
     (folder / "rounds.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in LINES) + end)
-    config: dict[str, Any] = {
-        "algorithm": "mine",
-        "dataset": "digits",
-        "partition": "iid",
-        "seed": 0,
-        "rounds": 2,
-    }
-    return runs.read(folder, Planned("mine", "mine", "", "", config), "finished", choice)
+    return runs.read(folder, Planned("mine", "mine", "", "", Run("mine", rounds=2)), choice)
 
 
-def test_clients_are_weighted_by_the_samples_that_they_are_scored_on(tmp_path: Path):
+def test_clients_are_weighted_by_the_samples_that_they_are_evaluated_on(tmp_path: Path):
     run = read(tmp_path, Choice("validation", weighted=True))
     assert run.curves["pre"].tolist() == [0, 1 / 4, 3 / 4]
     assert run.curves["pre_validation"].tolist() == [0, 3 / 4, 1 / 4]
     assert (run.chosen, run.clients.tolist()) == (1, [1, 0])
     assert read(tmp_path, Choice("best", weighted=True)).chosen == 2
+
+
+@pytest.mark.parametrize(
+    "choice, chosen, clients",
+    [
+        (Choice(), 2, [0, 1]),
+        (Choice("last10"), 2, [1 / 3, 1 / 3]),
+        (Choice(point="post"), 2, [0, 0]),
+        (Choice("best", "post"), 1, [1, 1]),
+        (Choice("validation"), 1, [1, 0]),  # both rounds are equally good: the first
+    ],
+)
+def test_the_choice_of_a_round_and_an_evaluation_point(
+    tmp_path: Path, choice: Choice, chosen: int, clients: list[float]
+):
+    run = read(tmp_path, choice)
+    assert (run.chosen, run.clients.tolist()) == (chosen, clients)
+
+
+def test_the_mean_of_the_last_ten_evaluated_rounds(tmp_path: Path):
+    """Rounds 3 to 12 follow, the accuracy of round r is r / 100."""
+    later = [{"round": r, **PLAYED, "accuracy": {"pre": [r / 100, r / 100]}} for r in range(3, 13)]
+    run = read(tmp_path, Choice("last10"), "".join(f"{json.dumps(line)}\n" for line in later))
+    assert run.clients.tolist() == pytest.approx([0.075, 0.075])
+    assert run.chosen == 12
+
+
+def test_a_client_without_an_accuracy_is_in_no_mean(tmp_path: Path):
+    line = {"round": 3, **PLAYED, "accuracy": {"pre": [None, 0.5]}}
+    run = read(tmp_path, Choice(), f"{json.dumps(line)}\n")
+    assert run.curves["pre"][-1] == 0.5
+    assert run.clients.tolist() == pytest.approx([float("nan"), 0.5], nan_ok=True)
 
 
 def test_bytes_are_those_of_a_client_and_exact(tmp_path: Path):
@@ -63,7 +83,19 @@ def test_bytes_are_those_of_a_client_and_exact(tmp_path: Path):
         "up n": [4, 4],
         "up theta": [493828, 493828],
     }
+    assert (run.traffic("down"), run.traffic("up")) == (493828, 493832)
     assert run.loss.tolist() == pytest.approx([2.0, float("nan")], nan_ok=True)
+
+
+def test_the_traffic_of_a_one_shot_method_is_its_total(tmp_path: Path):
+    run = read(tmp_path, Choice(), one_shot=True)
+    assert (run.traffic("down"), run.traffic("up")) == (2 * 493828, 2 * 493832)
+
+
+def test_notes_are_those_of_the_chosen_round(tmp_path: Path):
+    assert read(tmp_path, Choice()).notes == ("of round 2", "twice")
+    assert read(tmp_path, Choice("last10")).notes == ("of round 2", "twice")
+    assert read(tmp_path, Choice("validation")).notes == ("of round 1",)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The runs of an experiment in the rows and columns of its tables: methods, settings, and in a cell one run a seed."""
+"""An experiment in rows and columns: methods, scenarios, and in a cell one run per seed."""
 
 import json
 import math
@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pflbench.methods import registry
-from pflbench.papers.fedcosr import marks
+from pflbench.methods.files import plain
+from pflbench.papers import papers
 from pflbench.records.plan import Plan
 from pflbench.report.grouping.headings import Heading, differing, headings, value
 from pflbench.report.load.runs import OTHERS, Choice, Experiment, Numbers, mean
 from pflbench.report.render.marks import Row, State
 
-TITLES = tuple(title for titles in marks.GROUPS.values() for title in titles)
+PROPOSED, OTHER = "proposed", "other"  # groups of rows that no paper has
 
 
 @dataclass(frozen=True)
@@ -26,33 +26,41 @@ class Layout:
     plan: Plan
     columns: tuple[Heading, ...]
     rows: tuple[Row, ...]
-    cells: Mapping[
-        tuple[str, str], tuple[Numbers, ...]
-    ]  # by title of the row and key of the column
+    cells: Mapping[tuple[Row, str], tuple[Numbers, ...]]  # by row and key of the column
     twice: tuple[Numbers, ...] = ()  # runs that are there already, from another folder: left out
 
     @property
     def runs(self) -> list[Numbers]:
         return [run for runs in self.cells.values() for run in runs]
 
-    def cell(self, row: str, column: str) -> tuple[Numbers, ...]:
+    def cell(self, row: Row, column: str) -> tuple[Numbers, ...]:
         return self.cells.get((row, column), ())
 
     def column(self, key: str) -> list[Numbers]:
-        """All runs of a setting."""
+        """All runs of a scenario."""
         return [run for (_, column), runs in self.cells.items() if column == key for run in runs]
 
     def places(self) -> Iterator[tuple[Heading, Row, tuple[Numbers, ...]]]:
-        """Every planned cell: setting by setting, and there method by method."""
+        """Every planned cell: scenario by scenario, and there method by method."""
         for column in self.columns:
             for row in self.rows:
-                if runs := self.cell(row.title, column.key):
+                if runs := self.cell(row, column.key):
                     yield column, row, runs
+
+    @property
+    def proposed(self) -> str:
+        """The title of the proposed method; "" where there is none."""
+        return next((row.title for row in self.rows if row.kind == "proposed"), "")
 
 
 def counted(runs: Sequence[Numbers]) -> list[Numbers]:
     """The runs with an accuracy to show."""
-    return [run for run in runs if run.has_numbers and bool(np.isfinite(run.clients).any())]
+    return [run for run in runs if run.has_numbers]
+
+
+def outdated(runs: Sequence[Numbers]) -> bool:
+    """Whether the numbers of a cell are of an earlier version of the method."""
+    return any(run.outdated for run in counted(runs))
 
 
 def state(runs: Sequence[Numbers]) -> State:
@@ -86,90 +94,100 @@ def seed_std(values: Sequence[float]) -> float:
 
 
 def run_frame(layout: Layout, choice: Choice) -> pd.DataFrame:
-    """method, setting, seed, accuracy (percent) of every run that counts, as `statistics` takes it."""
+    """method, scenario, seed, accuracy (percent) of every run that counts, as `stats` takes it."""
     rows = [
         (row.title, column.key, run.planned.config["seed"], accuracy(run, choice))
         for column, row, runs in layout.places()
         for run in counted(runs)
     ]
-    return pd.DataFrame(rows, columns=["method", "setting", "seed", "accuracy"])
+    return pd.DataFrame(rows, columns=["method", "scenario", "seed", "accuracy"])
 
 
 def client_frame(layout: Layout) -> pd.DataFrame:
-    """method, setting, seed, client, accuracy (percent), scarce (see `scarce_of`)."""
-    rows = [
-        (
-            row.title,
-            column.key,
-            run.planned.config["seed"],
-            client,
-            100 * float(share),
-            client in scarce_of(run.planned.config),
-        )
-        for column, row, runs in layout.places()
-        for run in counted(runs)
-        for client, share in enumerate(run.clients)
-    ]
-    return pd.DataFrame(rows, columns=["method", "setting", "seed", "client", "accuracy", "scarce"])
+    """method, scenario, seed, client, accuracy (percent), scarce (see `scarce_of`)."""
+    rows = []
+    for column, row, runs in layout.places():
+        for run in counted(runs):
+            config = run.planned.config
+            scarce = scarce_of(config)
+            rows += [
+                (row.title, column.key, config["seed"], client, 100 * float(x), client in scarce)
+                for client, x in enumerate(run.clients)
+            ]
+    names = ["method", "scenario", "seed", "client", "accuracy", "scarce"]
+    return pd.DataFrame(rows, columns=names)
 
 
 def scarce_of(config: Mapping[str, Any]) -> range:
-    """The last clients of a run, where they keep a part of their data and the others all."""
-    few = (
-        min(config["scarce_clients"] or 0, config["clients"]) if config["data_fraction"] < 1 else 0
-    )
-    return range(config["clients"] - few, config["clients"])
+    """The last clients of a run, where they have a part of their data and the others all."""
+    clients = int(config["clients"])
+    scarce = min(config["scarce_clients"] or 0, clients) if config["data_fraction"] < 1 else 0
+    return range(clients - scarce, clients)
 
 
-def lay_out(experiment: Experiment, everything: Sequence[Experiment]) -> Layout:
-    """Rows in the paper's order, then methods that it does not have; columns in the plan's."""
+def lay_out(
+    experiment: Experiment, everything: Sequence[Experiment], proposed: str | None = None
+) -> Layout:
+    """Columns in the plan's order. Rows in the order of published tables, then other methods, then the proposed one."""
     runs, twice = _once(experiment.runs)
-    columns = _columns(runs, strays=experiment.plan.name == OTHERS)
+    columns = _columns(runs, single=experiment.plan.name == OTHERS)
     titles = _titles([run for one in (experiment, *everything) for run in one.runs])
-    cells: dict[tuple[str, str], tuple[Numbers, ...]] = {}
-    rows: dict[Row, str] = {}
+    cells: dict[tuple[Row, str], tuple[Numbers, ...]] = {}
     for key, members in columns.items():
         for run, variant in zip(members, _variants(members), strict=True):
-            method = titles[run.planned.config["algorithm"]]
-            row = _row(method, variant)
-            rows[row] = method
-            cells[row.title, key] = (*cells.get((row.title, key), ()), run)
-    order = [*TITLES, *rows.values()]
-    arranged = sorted(rows, key=lambda row: order.index(rows[row]))
-    return Layout(experiment.plan, headings(columns), tuple(arranged), cells, tuple(twice))
+            name = run.planned.config["algorithm"]
+            row = _row(titles[name], variant, _is(proposed, name, titles[name]))
+            cells[row, key] = (*cells.get((row, key), ()), run)
+    rows = list(dict.fromkeys(row for row, _ in cells))
+    order = [title for paper in papers() for title in paper.methods]
+    order += [row.method for row in rows]
+    rows.sort(key=lambda row: (row.group == PROPOSED, order.index(row.method)))
+    return Layout(experiment.plan, headings(columns), tuple(rows), cells, tuple(twice))
+
+
+def _is(proposed: str | None, name: str, title: str) -> bool:
+    """Whether a method is the proposed one, by its name or title."""
+    return proposed is not None and plain(proposed) in (plain(name), plain(title))
+
+
+def _row(method: str, variant: str, proposed: bool) -> Row:
+    groups = (paper.group_of(method) for paper in papers())
+    group = PROPOSED if proposed else next(filter(None, groups), OTHER)
+    if variant in ("", method):
+        return Row(method, group, "proposed" if proposed else "method")
+    return Row(method, group, variant=variant)
 
 
 def _once(runs: Sequence[Numbers]) -> tuple[list[Numbers], list[Numbers]]:
-    """A run that a plan has twice counts once; one that is in two folders too, and the second is told of."""
+    """Every run once: a plan may have it twice, or it may be in two folders; the second folders are returned, too."""
     kept: dict[str, Numbers] = {}
     twice = []
     for run in runs:
         planned = run.planned
-        same = json.dumps(
-            [planned.setting, planned.variant, planned.config], sort_keys=True, default=str
-        )
+        content = [planned.scenario, planned.variant, planned.config]
+        same = json.dumps(content, sort_keys=True, default=str)
         if kept.setdefault(same, run).folder != run.folder:
             twice.append(run)
     return list(kept.values()), twice
 
 
-def _columns(runs: Sequence[Numbers], strays: bool) -> dict[str, list[Numbers]]:
-    """Runs by setting. Its words are the plan's, and where runs of the same words differ, these settings too: a cell
-    has runs of one setting only. In a plan a method may have settings of its own; among strays these are columns.
+def _columns(runs: Sequence[Numbers], single: bool) -> dict[str, list[Numbers]]:
+    """Runs by scenario. Its words are the plan's, and where runs of the same words differ, these fields too: a cell
+    has runs of one scenario only. In a plan a method may have fields of its own; among single runs these are columns.
     """
     alike: dict[tuple[str, ...], list[Numbers]] = {}
     for run in runs:
-        who = () if strays else (run.planned.variant, run.planned.config["algorithm"])
-        alike.setdefault((run.planned.setting, *who), []).append(run)
+        planned = run.planned
+        method = () if single else (planned.variant, planned.config["algorithm"])
+        alike.setdefault((planned.scenario, *method), []).append(run)
     apart: dict[str, list[str]] = {}
     for (words, *_), members in alike.items():
         names = apart.setdefault(words, [])
-        names += [
-            name for name in differing([run.planned.config for run in members]) if name not in names
-        ]
+        found = differing([run.planned.config for run in members])
+        names += [name for name in found if name not in names]
     columns: dict[str, list[Numbers]] = {}
     for run in runs:
-        config, words = run.planned.config, run.planned.setting
+        config, words = run.planned.config, run.planned.scenario
         parts = [words or f"{config['dataset']} {config['partition']}"]
         parts += [f"{name}={value(config, name)}" for name in apart[words]]
         columns.setdefault(" ".join(parts), []).append(run)
@@ -177,43 +195,38 @@ def _columns(runs: Sequence[Numbers], strays: bool) -> dict[str, list[Numbers]]:
 
 
 def _variants(members: Sequence[Numbers]) -> list[str]:
-    """What a run of a column is called beside its method: its variant, and hyperparameters where those differ."""
-    alike: dict[tuple[str, str], list[Numbers]] = {}
+    """What a run of a column is called next to its method: its variant, and hyperparameters where those differ."""
+    alike: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for run in members:
-        alike.setdefault((run.planned.variant, run.planned.config["algorithm"]), []).append(run)
-    names = {}
-    for key, same in alike.items():
-        given = [run.planned.config.get("hparams", {}) for run in same]
-        known = dict.fromkeys(name for values in given for name in values)
-        names[key] = [
-            name
-            for name in known
-            if any(values.get(name) != given[0].get(name) for values in given)
-        ]
+        planned = run.planned
+        key = planned.variant, planned.config["algorithm"]
+        alike.setdefault(key, []).append(planned.config.get("hparams", {}))
+    names = {key: _names_that_differ(tables) for key, tables in alike.items()}
     called = []
     for run in members:
         planned = run.planned
-        own = [
-            f"{n}={planned.config['hparams'].get(n)}"
-            for n in names[planned.variant, planned.config["algorithm"]]
-        ]
-        called.append(" ".join(filter(None, [planned.variant, *own])))
+        hparams = planned.config.get("hparams", {})
+        own = names[planned.variant, planned.config["algorithm"]]
+        parts = [planned.variant, *(f"{name}={hparams.get(name)}" for name in own)]
+        called.append(" ".join(filter(None, parts)))
     return called
 
 
+def _names_that_differ(tables: Sequence[Mapping[str, Any]]) -> list[str]:
+    known = dict.fromkeys(name for table in tables for name in table)
+    first = tables[0]
+    return [name for name in known if any(t.get(name) != first.get(name) for t in tables)]
+
+
 def _titles(runs: Sequence[Numbers]) -> dict[str, str]:
-    """Titles of methods by name: their own, or before the first run the paper's; the name is added to equal ones."""
-    papers = {registry.plain(title): title for title in TITLES}
+    """Titles of methods by name: their own, before the first run a paper's; the name is added to equal ones."""
+    published = {plain(title): title for paper in papers() for title in paper.methods}
     titles = {}
-    for run in sorted(
-        runs, key=lambda run: bool(run.about)
-    ):  # what a run says of its method comes last, and stays
+    for run in sorted(runs, key=lambda run: bool(run.about)):  # a method's own title comes last
         name = run.planned.config["algorithm"]
-        titles[name] = run.method if run.about else papers.get(registry.plain(name), name)
-    same = [title for title in titles.values() if list(titles.values()).count(title) > 1]
-    return {name: f"{title} ({name})" if title in same else title for name, title in titles.items()}
-
-
-def _row(method: str, variant: str) -> Row:
-    row = marks.row(method)
-    return row if variant in ("", method) else Row(f"{method}: {variant}", row.group)
+        titles[name] = run.method if run.about else published.get(plain(name), name)
+    found = list(titles.values())
+    return {
+        name: f"{title} ({name})" if found.count(title) > 1 else title
+        for name, title in titles.items()
+    }

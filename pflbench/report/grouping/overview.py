@@ -1,28 +1,23 @@
-"""An experiment as figures see it: runs that differ in their seed only are one group, with a label and a look."""
+"""An experiment as figures show it: runs that differ in the seed only are one group, with a label and a look."""
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from pflbench.papers import papers
 from pflbench.report.figures import style
 from pflbench.report.figures.style import Look
 from pflbench.report.grouping import layout
 from pflbench.report.grouping.headings import Heading
 from pflbench.report.load.runs import Choice, Experiment, Floats, Numbers
-from pflbench.report.tables.captions import span
+from pflbench.report.words import ROUND, plural, span
 
-ROUND = {
-    "last": "in the last round",
-    "last10": "in the last ten evaluated rounds (mean)",
-    "best": "in the round that is best on the test samples, which is optimistic",
-    "validation": "in the round that is best on held-out training samples",
-}
 LATER = ("missing", "running")
-NAMED = 6  # methods with runs to come that a caption names; of more it says the number
+NAMED = 6  # methods with unfinished runs that a caption names; of more it says the number
 
 
 @dataclass(frozen=True)
@@ -31,35 +26,32 @@ class Group:
 
     method: str  # title
     variant: str  # empty: the method as it is
-    setting: Heading
+    scenario: Heading
     label: str  # in legends: the method, its variant, or both
     look: Look
-    runs: tuple[Numbers, ...]  # one a seed
+    runs: tuple[Numbers, ...]  # one per seed
     choice: Choice
 
     @property
-    def done(self) -> list[Numbers]:
+    def finished(self) -> list[Numbers]:
         """The runs whose numbers count."""
         return layout.counted(self.runs)
 
     @property
     def accuracies(self) -> Floats:
         """(seeds,) mean over clients in percent."""
-        return np.array([layout.accuracy(run, self.choice) for run in self.done], dtype=float)
+        return np.array([layout.accuracy(run, self.choice) for run in self.finished], dtype=float)
 
     @property
     def accuracy(self) -> float:
         """Its mean over seeds; nan without any."""
-        return float(self.accuracies.mean()) if self.done else float("nan")
+        return float(self.accuracies.mean()) if self.finished else float("nan")
 
     @property
     def std(self) -> float:
-        """Over clients in percent, mean over seeds."""
-        return (
-            float(np.mean([layout.client_std(run) for run in self.done]))
-            if self.done
-            else float("nan")
-        )
+        """Over clients in percent, mean over seeds; nan without any."""
+        found = [layout.client_std(run) for run in self.finished]
+        return float(np.mean(found)) if found else float("nan")
 
     @property
     def config(self) -> dict[str, Any]:
@@ -68,119 +60,120 @@ class Group:
 
     @property
     def state(self) -> str:
-        """Empty if a run counts, else how its first one stands."""
-        return "" if self.done else _state(self.runs[0])
+        """Empty if a run counts, else the state of its first one."""
+        return "" if self.finished else _state(self.runs[0])
 
 
 @dataclass(frozen=True)
 class Overview:
-    """All groups: setting by setting, and there in the order of the tables."""
+    """All groups: scenario by scenario, and there in the order of the tables."""
 
     groups: tuple[Group, ...]
     scale: str
     choice: Choice
+    looks: Mapping[str, Look]  # of methods, by title
 
     @property
-    def settings(self) -> dict[Heading, list[Group]]:
-        """The groups of every setting."""
+    def scenarios(self) -> dict[Heading, list[Group]]:
+        """The groups of every scenario."""
         found: dict[Heading, list[Group]] = {}
         for group in self.groups:
-            found.setdefault(group.setting, []).append(group)
+            found.setdefault(group.scenario, []).append(group)
         return found
 
-    def name(self, kind: str, setting: Heading) -> str:
-        """Of a figure that there is one of for every setting: safe for files."""
-        slug = re.sub("[^a-z0-9]+", "-", setting.key.lower()).strip("-")[:60]
-        return f"{kind}-{slug}" if len(self.settings) > 1 else kind
+    def name(self, kind: str, scenario: Heading) -> str:
+        """Of a figure that every scenario has one of: safe for files."""
+        slug = re.sub("[^a-z0-9]+", "-", scenario.key.lower()).strip("-")[:60]
+        return f"{kind}-{slug}" if len(self.scenarios) > 1 else kind
 
     @property
     def moment(self) -> str:
         """When an accuracy is measured, for captions."""
-        own = (
-            "each method at its own point"
-            if len({group.method for group in self.groups}) > 1
-            else "at the method's point"
-        )
-        return f"{ROUND[self.choice.round]}, {f'at the point {self.choice.point}' if self.choice.point else own}"
+        where = "at the method's evaluation point"
+        if self.choice.point:
+            where = f"at the evaluation point {self.choice.point}"
+        elif len({group.method for group in self.groups}) > 1:
+            where = "each method at its own evaluation point"
+        return f"{ROUND[self.choice.round]}, {where}"
 
     @property
     def measure(self) -> str:
         """What an accuracy is, for captions."""
-        return f"mean accuracy over clients{', by test samples,' if self.choice.weighted else ''} {self.moment}"
+        weights = ", weighted by test samples," if self.choice.weighted else ""
+        return f"mean accuracy over clients{weights} {self.moment}"
 
     def caption(self, text: str, groups: Iterable[Group]) -> str:
         """The text, then seeds, scale, and the runs that are not counted."""
         shown = list(groups)
-        number = span(len(group.done) for group in shown if group.done)
+        number = span(len(group.finished) for group in shown if group.finished)
         scale = f", scale {self.scale}" if self.scale else ""
-        return " ".join(
-            filter(
-                None,
-                [text, f"{number} seed{'' if number == '1' else 's'}{scale}.", _lacking(shown)],
-            )
-        )
+        seeds = f"{plural(number, 'seed')}{scale}."
+        return " ".join(filter(None, [text, seeds, _not_counted(shown)]))
 
 
 def overview(experiment: Experiment, choice: Choice) -> Overview:
     """The groups are the cells of the tables."""
-    cells = list(layout.lay_out(experiment, ()).places())
-    named = {row.title: _split(row.title) for _, row, _ in cells}
+    laid_out = layout.lay_out(experiment, (), choice.proposed)
     variants: dict[str, list[str]] = {}
-    for method, variant in named.values():
-        variants.setdefault(method, []).append(variant)
-    looks = {method: _looks(method, found) for method, found in variants.items()}
+    for row in laid_out.rows:
+        variants.setdefault(row.method, []).append(row.variant)
+    methods = _method_looks(laid_out)
+    looks = {name: _variant_looks(methods[name], found) for name, found in variants.items()}
     groups = []
-    for column, row, runs in cells:
-        method, variant = named[row.title]
-        label = row.title if len(looks) > 1 else variant or method
-        groups.append(Group(method, variant, column, label, looks[method][variant], runs, choice))
+    for column, row, runs in laid_out.places():
+        label = row.title if len(variants) > 1 else row.variant or row.method
+        look = looks[row.method][row.variant]
+        groups.append(Group(row.method, row.variant, column, label, look, runs, choice))
     scales = {str(run.about["scale"]) for run in experiment.runs if run.about.get("scale")}
-    return Overview(tuple(groups), experiment.plan.scale or ", ".join(sorted(scales)), choice)
+    scale = experiment.plan.scale or ", ".join(sorted(scales))
+    return Overview(tuple(groups), scale, choice, methods)
 
 
 def ranked(groups: Iterable[Group]) -> list[Group]:
     """By accuracy, best first; those without one at the end."""
-    return sorted(groups, key=lambda group: -group.accuracy if group.done else 1.0)
+    return sorted(groups, key=lambda group: -group.accuracy if group.finished else 1.0)
 
 
-def _split(title: str) -> tuple[str, str]:
-    """Method and variant of a row."""
-    method, _, variant = title.partition(": ")
-    return method, variant
+def _method_looks(laid_out: layout.Layout) -> dict[str, Look]:
+    """Those of a paper's figures where the experiment is the paper's: its scenarios, its methods, no other proposed."""
+    methods = list(dict.fromkeys(row.method for row in laid_out.rows))
+    for paper in papers():
+        own = all(column.paper == paper.name for column in laid_out.columns)
+        if own and set(methods) <= set(paper.looks) and not laid_out.proposed:
+            return {method: Look(*paper.looks[method]) for method in methods}
+    return style.looks(methods, laid_out.proposed)
 
 
-def _looks(method: str, variants: Sequence[str]) -> dict[str, Look]:
+def _variant_looks(own: Look, variants: Sequence[str]) -> dict[str, Look]:
     """Where a method has several variants, its own look is that of the one without a name."""
-    own = {
-        variant: style.look(method) for variant in variants if variant == "" or len(variants) == 1
-    }
-    return {**style.variant_looks([variant for variant in variants if variant not in own]), **own}
+    named = [variant for variant in variants if variant and len(variants) > 1]
+    looks = style.variant_looks(named, own.colour if len(named) < len(variants) else "")
+    return {variant: looks.get(variant, own) for variant in variants}
 
 
 def _state(run: Numbers) -> str:
     return "without an accuracy" if run.status == "finished" else run.status
 
 
-def _lacking(groups: Sequence[Group]) -> str:
-    """Runs that do not count: what went wrong by name, what is still to come by name or number."""
+def _not_counted(groups: Sequence[Group]) -> str:
+    """Runs that do not count: failures by name, runs that are not finished yet by name or number."""
     planned: Counter[str] = Counter()
     lacking: dict[str, Counter[str]] = {}
     for group in groups:
         planned[group.label] += len(group.runs)
-        missed = [_state(run) for run in group.runs if not layout.counted([run])]
-        lacking.setdefault(group.label, Counter()).update(missed)
-    to_come = sum(states[state] for states in lacking.values() for state in LATER)
-    if sum(bool(states[state]) for states in lacking.values() for state in LATER) > NAMED:
-        lacking = {
-            label: Counter({s: n for s, n in states.items() if s not in LATER})
-            for label, states in lacking.items()
-        }
-        rest = [f"{to_come} of all {sum(planned.values())} runs, which are not done yet"]
-    else:
-        rest = []
-    told = [
-        f"{label} ({', '.join(f'{number} {state}' for state, number in states.items())} of {planned[label]})"
-        for label, states in lacking.items()
-        if states
-    ]
-    return f"Not counted: {', '.join(told + rest)}." if told + rest else ""
+        found = [_state(run) for run in group.runs if not run.has_numbers]
+        lacking.setdefault(group.label, Counter()).update(found)
+    unfinished = [states[state] for states in lacking.values() for state in LATER if states[state]]
+    rest = []
+    if len(unfinished) > NAMED:
+        total = sum(planned.values())
+        rest = [f"{sum(unfinished)} of all {total} runs, which are not finished yet"]
+        for states in lacking.values():
+            for state in LATER:
+                states.pop(state, None)
+    named = []
+    for label, states in lacking.items():
+        if states:
+            numbers = ", ".join(f"{number} {state}" for state, number in states.items())
+            named.append(f"{label} ({numbers} of {planned[label]})")
+    return f"Not counted: {', '.join(named + rest)}." if named + rest else ""

@@ -11,7 +11,7 @@ from pflbench.records import run_folder
 
 
 class Result:
-    """A run's folder, read when asked. `point` is where to score it (pre, post), if not where its method says."""
+    """A run's folder, read when asked. `point` (pre, post) is where to evaluate it, if not at its method's own."""
 
     def __init__(self, folder: str | Path, point: str | None = None) -> None:
         self.folder = Path(folder)
@@ -22,23 +22,23 @@ class Result:
 
     @property
     def config(self) -> dict[str, Any]:
-        """The run's settings and hyperparameters."""
+        """The run's configuration and hyperparameters."""
         config: dict[str, Any] = self.about["config"]
         return config
 
     @property
     def status(self) -> str:
-        """done, diverged, failed, stopped or running."""
+        """finished, diverged, failed, stopped or running."""
         return str(run_folder.read_json(self.folder / "status.json").get("status", "running"))
 
     @property
     def point(self) -> str:
-        """The moment at which the run is scored: pre or post."""
+        """The evaluation point: pre or post."""
         return self._point or str(self.about["method"]["evaluation_point"])
 
     @cached_property
     def clients(self) -> pd.DataFrame:
-        """Accuracy of every client: one row a round and client, one column a series (pre, post, ...)."""
+        """Accuracy of every client: one row per round and client, one column per series (pre, post, ...)."""
         sizes = self.about["partition"]
         frames = []
         for record in run_folder.rounds(self.folder):
@@ -56,20 +56,15 @@ class Result:
 
     @cached_property
     def rounds(self) -> pd.DataFrame:
-        """One row a round: mean accuracy over clients and its std by series, loss, megabytes, seconds."""
+        """One row per round: mean accuracy over clients and its std by series, loss, megabytes, seconds."""
         timing = {line["round"]: line for line in run_folder.rounds(self.folder, "timing.jsonl")}
         rows = []
         for record in run_folder.rounds(self.folder):
             row = {"round": record["round"], "loss": record.get("loss")}
             for way, parts in record.get("bytes", {}).items():
                 row[f"megabytes_{way}"] = sum(parts.values()) / 1e6
-            row.update(
-                {
-                    f"seconds_{k}": v
-                    for k, v in timing.get(record["round"], {}).items()
-                    if k != "round"
-                }
-            )
+            seconds = timing.get(record["round"], {})
+            row |= {f"seconds_{name}": v for name, v in seconds.items() if name != "round"}
             rows.append(row)
         table = pd.DataFrame(rows, columns=None if rows else ["round", "loss"]).set_index("round")
         series = self.clients.columns.drop(["round", "client", "n_train", "n_test"])
@@ -87,9 +82,9 @@ class Result:
         return self._last(f"{self.point}_std")
 
     def _last(self, column: str) -> float:
-        values = (
-            self.rounds[column].dropna() if column in self.rounds else self.rounds["loss"].iloc[:0]
-        )
+        if column not in self.rounds:
+            return float("nan")
+        values = self.rounds[column].dropna()
         return float(values.iloc[-1]) if len(values) else float("nan")
 
     def __repr__(self) -> str:

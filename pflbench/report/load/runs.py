@@ -1,6 +1,6 @@
 """What a report is made from: every planned run of a folder with the numbers that tables and figures show.
 
-Files only are read, each once, and what is not shown is not kept: a run of 200 rounds and 100 clients takes kilobytes.
+Only files are read, each once, and what is not shown is not kept: a run of 200 rounds and 100 clients takes kilobytes.
 """
 
 import dataclasses
@@ -14,15 +14,16 @@ import numpy.typing as npt
 
 from pflbench.data import class_counts
 from pflbench.errors import UserError
+from pflbench.methods import versions
 from pflbench.records import plan, run_folder
 from pflbench.records.leases import Leases
 from pflbench.records.plan import Plan, Planned
-from pflbench.records.status import look
+from pflbench.records.status import RunState, StatusReader, one_version
 from pflbench.report.load.parallel import each
 
 Floats = npt.NDArray[np.float64]
 ROUNDS = ("last", "last10", "best", "validation")
-OTHERS = "runs"  # the name of what no plan speaks of
+OTHERS = "runs"  # the name of the experiment of all runs that are in no plan
 FEW = 50  # runs that are read sooner than processes start that would help
 
 
@@ -33,8 +34,13 @@ class Choice:
     round: Literal["last", "last10", "best", "validation"] = "last"
     point: Literal["pre", "post"] | None = None  # None: each method at its own
     std: Literal["clients", "seeds"] = "clients"
-    weighted: bool = False  # the mean over clients by the samples that they are scored on
+    weighted: bool = False  # the mean over clients by the samples that they are evaluated on
     decimals: int = 2
+    proposed: str | None = None  # name or title of the method that is tested against the others
+
+
+def _none() -> Floats:
+    return np.zeros(0)
 
 
 @dataclass(frozen=True)
@@ -43,35 +49,43 @@ class Numbers:
 
     planned: Planned
     folder: Path
-    status: str  # done, diverged, failed, running, missing (begun or not)
+    status: str  # finished, diverged, failed, running, missing
     reason: str = ""
     about: Mapping[str, Any] = field(default_factory=dict)  # run.json
     point: str = ""
-    evaluated: Floats = field(
-        default_factory=lambda: np.zeros(0)
-    )  # (E,) rounds that were evaluated
+    evaluated: Floats = field(default_factory=_none)  # (E,) evaluated rounds
     curves: Mapping[str, Floats] = field(default_factory=dict)  # series -> (E,) mean over clients
-    clients: Floats = field(
-        default_factory=lambda: np.zeros(0)
-    )  # (N,) at the chosen round and point
+    clients: Floats = field(default_factory=_none)  # (N,) at the chosen round and point
     chosen: float = float("nan")  # the chosen round; of the mean of several the last
-    loss: Floats = field(default_factory=lambda: np.zeros(0))  # (R,) of every round from 1
+    loss: Floats = field(default_factory=_none)  # (R,) of every round from 1
     sent: Mapping[str, Floats] = field(
         default_factory=dict
-    )  # "down theta" -> (R,) bytes, for a client of the cohort
-    seconds: Mapping[str, Floats] = field(
-        default_factory=dict
-    )  # "wall" -> (R,), "client" summed over clients
+    )  # "down theta" -> (R,) bytes per client
+    seconds: Mapping[str, Floats] = field(default_factory=dict)  # "wall" -> (R,)
+    notes: tuple[str, ...] = ()  # what the record of the chosen round says is off
+    version: str = ""  # of the method's code
+    current: str = ""  # of the method's code now
+    outdated: bool = False  # the method's code has changed since
 
     @property
     def method(self) -> str:
-        """The method's title, or its name where it has not begun."""
+        """The method's title, or its name where the run has not started."""
         return str(self.about.get("method", {}).get("title", self.planned.config["algorithm"]))
 
     @property
+    def one_shot(self) -> bool:
+        """Whether all messages of the method travel once."""
+        return bool(self.about.get("method", {}).get("one_shot", False))
+
+    @property
     def has_numbers(self) -> bool:
-        """Whether a table may show its accuracy: the run is done and was evaluated."""
-        return self.status == "finished" and self.clients.size > 0
+        """Whether a table may show its accuracy: the run is finished and was evaluated."""
+        return self.status == "finished" and bool(np.isfinite(self.clients).any())
+
+    def traffic(self, way: str) -> float:
+        """Bytes that one client of the cohort receives (down) or sends (up): mean per round; one-shot: in total."""
+        parts = [sizes for name, sizes in self.sent.items() if name.startswith(f"{way} ")]
+        return float(sum(np.sum(part) if self.one_shot else np.mean(part) for part in parts))
 
     def sizes(self, part: str) -> Floats:
         """Samples of every client: part is train, test or validation."""
@@ -79,18 +93,15 @@ class Numbers:
 
     def majority(self) -> Floats:
         """Accuracy of every client that always answers its most frequent training label; empty where it is unknown."""
-        counts = [
-            self.about.get("partition", {}).get(f"{part}_classes", []) for part in ("train", "test")
-        ]
-        return np.array(
-            [np.nan if share is None else share for share in class_counts.majority(*counts)],
-            dtype=float,
-        )
+        partition = self.about.get("partition", {})
+        counts = (partition.get(f"{part}_classes", []) for part in ("train", "test"))
+        shares = class_counts.majority(*counts)
+        return np.array([np.nan if share is None else share for share in shares], dtype=float)
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A plan with the numbers of its runs, in the plan's order; runs that no plan speaks of are one of their own."""
+    """A plan with the numbers of its runs, in the plan's order; runs that are in no plan are one of their own."""
 
     plan: Plan
     runs: tuple[Numbers, ...]
@@ -100,87 +111,59 @@ def collect(folder: Path, choice: Choice) -> list[Experiment]:
     """All experiments of a folder."""
     if not folder.is_dir():
         raise UserError(f"no runs in {folder}: there is no such folder")
-    ledger, plans = Leases(folder), plan.read(folder)
-    leases = ledger.leases()
-
-    def one_of(planned: Planned) -> Numbers:
-        return read(folder / planned.id, planned, look(ledger, planned, leases).state, choice)
-
-    wanted = {planned.id: planned for one in plans for planned in one.runs}
-    known = dict(zip(wanted, each(one_of, list(wanted.values()), few=FEW), strict=True))
-    found = []
-    for one in plans:
-        runs = tuple(
-            dataclasses.replace(known[planned.id], planned=planned) for planned in one.runs
-        )
-        found.append(Experiment(one, runs))
-    others = [
-        path.parent for path in sorted(folder.glob("*/run.json")) if path.parent.name not in known
-    ]
+    plans = plan.read(folder)
+    reader = StatusReader(Leases(folder), versions.current)
+    states = [one_version([reader.state(planned) for planned in one.runs]) for one in plans]
+    others = one_version(reader.unplanned([run for one in plans for run in one.runs]))
     if (folder / "run.json").exists():
-        others.append(folder)
-    strays = tuple(each(lambda path: stray(path, choice), others, few=FEW))
-    if strays:
-        found.append(
-            Experiment(
-                Plan(OTHERS, "Single runs", "", "", tuple(run.planned for run in strays)), strays
-            )
-        )
-    if not found:
+        others.append(_state_of(folder))
+    if others:
+        plans.append(Plan(OTHERS, "Single runs", "", "", tuple(run.planned for run in others)))
+        states.append(others)
+    if not plans:
         raise UserError(
             f"no runs in {folder}: it has no plans, and none of its folders has a run.json"
         )
-    return found
+    known = _read_once([state for found in states for state in found], choice)
+    return [
+        Experiment(one, tuple(_standing(known[state.folder], state) for state in found))
+        for one, found in zip(plans, states, strict=True)
+    ]
 
 
-def stray(folder: Path, choice: Choice) -> Numbers:
-    """A run that no plan speaks of."""
+def single_run(folder: Path, choice: Choice) -> Numbers:
+    """A run by its folder, whatever plans there are."""
+    state = _state_of(folder)
+    return _standing(read(folder, state.planned, choice), state)
+
+
+def read(folder: Path, planned: Planned, choice: Choice, status: str = "") -> Numbers:
+    """The numbers of a run's files."""
     about = run_folder.read_json(folder / "run.json")
-    config = about.get("config")
-    if not isinstance(config, dict):
-        raise UserError(f"{folder}/run.json is not the description of a run")
-    status = str(run_folder.read_json(folder / "status.json").get("status", "missing"))
-    planned = Planned(
-        folder.name, config["algorithm"], f"{config['dataset']} {config['partition']}", "", config
-    )
-    return read(folder, planned, status, choice)
-
-
-def read(folder: Path, planned: Planned, status: str, choice: Choice) -> Numbers:
-    """A run's numbers; `status` is how it stands."""
-    about = run_folder.read_json(folder / "run.json")
-    reason = str(run_folder.read_json(folder / "status.json").get("reason", ""))
     if not about:
-        return Numbers(planned, folder, status, reason)
+        return Numbers(planned, folder, status)
     lines = run_folder.rounds(folder)
-    timing = [line for line in run_folder.rounds(folder, "timing.jsonl") if line["round"] > 0]
-    scored = [line for line in lines if "accuracy" in line]
-    tables = _tables(scored)
+    evaluations = [line for line in lines if "accuracy" in line]
+    after_start = [line for line in lines if line["round"] > 0]
+    tables = _tables(evaluations)
     point = choice.point or str(about["method"]["evaluation_point"])
-    curves = {
-        series: mean(table, _weights(about, series, choice)) for series, table in tables.items()
-    }
-    rows, chosen = _rows(choice.round, curves, point)
-    evaluated = np.array([line["round"] for line in scored], dtype=float)
-    played = [line for line in lines if line["round"] > 0]
+    curves = {name: mean(table, _weights(about, name, choice)) for name, table in tables.items()}
+    rows = _chosen_rows(choice.round, curves, point)
+    reported = evaluations[rows[-1]] if rows else {}
     return Numbers(
         planned,
         folder,
         status,
-        reason,
-        about,
-        point,
-        evaluated,
-        curves,
-        np.asarray(tables[point][rows].mean(0)) if len(rows) else np.zeros(0),
-        evaluated[chosen] if len(rows) else float("nan"),
-        np.array([line.get("loss") for line in played], dtype=float),
-        _sent(played),
-        {
-            name: np.array([line[name] for line in timing])
-            for name in (timing[0] if timing else ())
-            if name != "round"
-        },
+        about=about,
+        point=point,
+        evaluated=np.array([line["round"] for line in evaluations], dtype=float),
+        curves=curves,
+        clients=np.asarray(tables[point][rows].mean(0)) if rows else _none(),
+        chosen=float(reported.get("round", "nan")),
+        loss=np.array([line.get("loss") for line in after_start], dtype=float),
+        sent=_sent(after_start),
+        seconds=_seconds(folder),
+        notes=tuple(dict.fromkeys(reported.get("notes", ()))),
     )
 
 
@@ -194,48 +177,79 @@ def mean(table: Floats, weights: Floats | None = None) -> Floats:
     return means
 
 
+def _state_of(folder: Path) -> RunState:
+    whole = folder.resolve()
+    return StatusReader(Leases(whole.parent), versions.current).single(whole)
+
+
+def _read_once(states: Sequence[RunState], choice: Choice) -> dict[Path, Numbers]:
+    """The numbers of every folder, which several experiments may share."""
+    wanted = {state.folder: state.planned for state in states}
+    found = each(lambda item: read(item[0], item[1], choice), list(wanted.items()), few=FEW)
+    return dict(zip(wanted, found, strict=True))
+
+
+def _standing(run: Numbers, state: RunState) -> Numbers:
+    """A run in its place of an experiment, with its state; one that is left out has no numbers."""
+    if state.left_out:
+        run = Numbers(state.planned, state.folder, state.state)
+    return dataclasses.replace(
+        run,
+        planned=state.planned,
+        status=state.state,
+        reason=state.reason,
+        version=state.version,
+        current=state.current,
+        outdated=state.outdated,
+    )
+
+
 def _weights(about: Mapping[str, Any], series: str, choice: Choice) -> Floats | None:
-    """The samples of every client that a series is measured on; None where clients count alike."""
+    """The samples of every client that a series is measured on; None where all clients count the same."""
     part = "validation" if series.endswith("_validation") else "test"
     return np.asarray(about["partition"][f"n_{part}"], dtype=float) if choice.weighted else None
 
 
-def _tables(scored: Sequence[Mapping[str, Any]]) -> dict[str, Floats]:
+def _tables(evaluations: Sequence[Mapping[str, Any]]) -> dict[str, Floats]:
     """series -> (E, clients); rounds at which a series was not there are nan."""
-    names = sorted({series for line in scored for series in line["accuracy"]})
-    empty = [None] * max(
-        (len(values) for line in scored for values in line["accuracy"].values()), default=0
-    )
+    found = [line["accuracy"] for line in evaluations]
+    names = sorted({series for accuracy in found for series in accuracy})
+    lengths = (len(values) for accuracy in found for values in accuracy.values())
+    empty = [None] * max(lengths, default=0)
     return {
-        name: np.array([line["accuracy"].get(name, empty) for line in scored], dtype=float)
+        name: np.array([accuracy.get(name, empty) for accuracy in found], dtype=float)
         for name in names
     }
 
 
-def _rows(how: str, curves: Mapping[str, Floats], point: str) -> tuple[list[int], int]:
-    """The evaluations that a choice averages, and the one that it is named by; none where there is no number."""
+def _chosen_rows(how: str, curves: Mapping[str, Floats], point: str) -> list[int]:
+    """The evaluations that a choice averages, the one it is named by last; none where there is no number."""
     series = f"{point}_validation" if how == "validation" else point
-    known = np.flatnonzero(np.isfinite(curves.get(series, np.zeros(0))))
+    known = np.flatnonzero(np.isfinite(curves.get(series, _none())))
     if point not in curves or not known.size:
-        return [], -1
+        return []
     if how in ("best", "validation"):
-        best = int(known[np.argmax(curves[series][known])])
-        return [best], best
+        return [int(known[np.argmax(curves[series][known])])]
     last = known[-10:] if how == "last10" else known[-1:]
-    return [int(row) for row in last], int(known[-1])
+    return [int(row) for row in last]
 
 
-def _sent(played: Sequence[Mapping[str, Any]]) -> dict[str, Floats]:
-    """For a client of the cohort, by direction and part: "down theta" -> (R,)."""
+def _sent(lines: Sequence[Mapping[str, Any]]) -> dict[str, Floats]:
+    """Bytes per client of the cohort, by direction and part: "down theta" -> (R,)."""
     names = sorted(
-        {(way, part) for line in played for way, parts in line["bytes"].items() for part in parts}
+        {(way, part) for line in lines for way, parts in line["bytes"].items() for part in parts}
     )
-    return {
-        f"{way} {part}": np.array(
-            [
-                line["bytes"].get(way, {}).get(part, 0) / max(len(line["cohort"]), 1)
-                for line in played
-            ]
-        )
-        for way, part in names
-    }
+    found = {}
+    for way, part in names:
+        sizes = [
+            line["bytes"].get(way, {}).get(part, 0) / max(len(line["cohort"]), 1) for line in lines
+        ]
+        found[f"{way} {part}"] = np.array(sizes)
+    return found
+
+
+def _seconds(folder: Path) -> dict[str, Floats]:
+    """Of every round from 1: in all ("wall"), of clients (summed over them), of the server, of evaluation."""
+    timing = [line for line in run_folder.rounds(folder, "timing.jsonl") if line["round"] > 0]
+    names = [name for name in (timing[0] if timing else ()) if name != "round"]
+    return {name: np.array([line[name] for line in timing]) for name in names}

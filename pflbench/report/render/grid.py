@@ -10,10 +10,11 @@ from itertools import groupby
 
 from pflbench.report.render import latex
 from pflbench.report.render.parts import TablePart
-from pflbench.report.render.text import plain
+from pflbench.report.render.text import markdown_notes, plain
 
 Value = str | float | None
 DASH = "\u2013"
+OUTDATED = "\u00b6"  # marks numbers of an earlier version of a method
 SIGNIFICANT = "significant"  # how to show numbers of different orders
 LINES = 55  # of a table on a printed page; a longer one is continued in another
 
@@ -37,11 +38,9 @@ class Head:
             return value
         if value is None or not math.isfinite(value):
             return DASH
-        return (
-            significant(value / self.unit)
-            if self.shown == SIGNIFICANT
-            else format(value / self.unit, self.shown)
-        )
+        if self.shown == SIGNIFICANT:
+            return significant(value / self.unit)
+        return format(value / self.unit, self.shown)
 
 
 def grid(
@@ -51,15 +50,16 @@ def grid(
     heads: Sequence[Head],
     rows: Sequence[Sequence[Value]],
     label: str,
+    notes: Sequence[str] = (),
 ) -> TablePart:
-    """The table. CSV has all digits and no dashes."""
+    """The table, with notes below it. CSV has all digits and no dashes, and no notes."""
     caption = " ".join(caption.split())
     texts = [
         tuple(head.text(value) for head, value in zip(heads, row, strict=True)) for row in rows
     ]
     headers = tuple(head.title for head in heads)
-    printed = _pieces(caption, heads, rows, label)
-    height = 60 + min(len(rows), LINES) * (7 if any(head.width for head in heads) else 5)  # mm
+    printed = _pieces(caption, heads, rows, label, notes)
+    row_height = 7 if any(head.width for head in heads) else 5
     return TablePart(
         name,
         title,
@@ -68,9 +68,10 @@ def grid(
         tuple(texts),
         tuple(tuple(_number(value) for value in row) for row in rows),
         printed,
-        latex.DOCUMENT % (max(190, height), printed),
+        latex.page(printed, min(len(rows), LINES), len(notes), row_height),
         _csv([head.title_in_csv or head.title for head in heads], rows),
-        _markdown(headers, texts, caption),
+        _markdown(headers, texts, caption) + markdown_notes(notes),
+        tuple(notes),
     )
 
 
@@ -88,34 +89,40 @@ def label_of(*words: str) -> str:
 def without_empty(
     heads: Sequence[Head], rows: Sequence[Sequence[Value]], names: Sequence[str]
 ) -> tuple[list[Head], list[list[Value]]]:
-    """The same without those of the named columns that have no number in any row."""
+    """The same without those of the named columns that say nothing in any row."""
     kept = [
         place
         for place, head in enumerate(heads)
-        if head.title not in names or any(_number(row[place]) is not None for row in rows)
+        if head.title not in names or any(_says(row[place]) for row in rows)
     ]
     return [heads[place] for place in kept], [[row[place] for place in kept] for row in rows]
 
 
+def _says(value: Value) -> bool:
+    return bool(value) if isinstance(value, str) else _number(value) is not None
+
+
 def _number(value: Value) -> float | None:
-    return (
-        None
-        if value is None or isinstance(value, str) or not math.isfinite(value)
-        else float(value)
-    )
+    if value is None or isinstance(value, str) or not math.isfinite(value):
+        return None
+    return float(value)
 
 
 def _pieces(
-    caption: str, heads: Sequence[Head], rows: Sequence[Sequence[Value]], label: str
+    caption: str,
+    heads: Sequence[Head],
+    rows: Sequence[Sequence[Value]],
+    label: str,
+    notes: Sequence[str],
 ) -> str:
-    """One or more floats, since none may be longer than a page."""
+    """One or more floats, since none may be longer than a page; caption and notes are on the first."""
     tables = []
     for piece, first in enumerate(range(0, max(len(rows), 1), LINES)):
-        said = latex.escape(caption) if piece == 0 else "Continued."
-        named = label if piece == 0 else f"{label}-{piece + 1}"
-        tables.append(
-            latex.TABLE % (said, named, "3.5pt", _tabular(heads, rows[first : first + LINES]))
-        )
+        tabular = _tabular(heads, rows[first : first + LINES])
+        if piece == 0:
+            tables.append(latex.table_float(latex.escape(caption), label, tabular, notes))
+        else:
+            tables.append(latex.table_float("Continued.", f"{label}-{piece + 1}", tabular))
     return "\n".join(tables)
 
 

@@ -2,11 +2,12 @@ r"""A marked table as LaTeX: a `table*` to \input, or a document of its own."""
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from itertools import groupby
 
 from pflbench.errors import UserError
 from pflbench.report.render.marks import MEASURES, Column, Marked, Measure, Row
-from pflbench.report.render.text import AVERAGED, Notation, average, cell, legend
+from pflbench.report.render.text import MEAN, Notation, cell, legend, mean
 
 LATEX = Notation(
     places=("$^{*}$", r"$^{\dagger}$", r"$^{\ddagger}$"),
@@ -15,6 +16,7 @@ LATEX = Notation(
     plus=r"\textcolor{purple}{+}",
     minus=r"\textcolor{blue}{$-$}",
     fewer=r"$^{\S}$",
+    outdated=r"$^{\P}$",
     dash="--",
     letter=r"$^{\mathrm{%s}}$",
     bold=r"\textbf{%s}",
@@ -39,6 +41,7 @@ SPECIAL = {
     "\u00b1": r"$\pm$",
     "\u00d7": r"$\times$",
     "\u00a7": r"\S{}",
+    "\u00b6": r"\P{}",
     "\u00b5": r"$\mu$",
     **{symbol: f"\\{symbol}" for symbol in "{}$&#_%"},
     **{symbol: f"{{{symbol}}}" for symbol in "[]*`"},
@@ -53,8 +56,8 @@ SPECIAL.update(
 
 LIGATURES = "\u00c6\u00e6\u00d8\u00f8\u00df\u0131\u0141\u0142\u0152\u0153"  # and other letters that are of one piece
 
-# `better` is the paper's green. A table that is wider than the text shrinks, if graphicx is there to do it.
-TABLE = r"""%% Needs \usepackage{booktabs} and \usepackage{xcolor}; with \usepackage{graphicx} it fits any page.
+# A table that is wider than the text shrinks, if graphicx is there to do it.
+_TABLE = r"""%% Needs \usepackage{booktabs} and \usepackage{xcolor}; with \usepackage{graphicx} it fits any page.
 \begin{table*}[!t]
 \definecolor{better}{RGB}{30,160,30}
 \centering
@@ -63,14 +66,16 @@ TABLE = r"""%% Needs \usepackage{booktabs} and \usepackage{xcolor}; with \usepac
 \sbox2{\scriptsize\setlength{\tabcolsep}{%s}\setlength{\abovetopsep}{4pt}\renewcommand{\arraystretch}{1.1}%%
 %s}%%
 \ifdim\wd2>\textwidth\ifdefined\resizebox\resizebox{\textwidth}{!}{\usebox2}\else\usebox2\fi\else\usebox2\fi
-\end{table*}
+%s\end{table*}
+"""
+_NOTES = r"""\par\vspace{2pt}\parbox{\textwidth}{\scriptsize\raggedright %s}
 """
 # A cell (#3) that is as wide as its share (1 / #2) of the heading (#1) above: TeX gives what a heading takes more than
 # its columns to the last of them.
 SHARING = r"\def\sharing#1#2#3{\setbox0\hbox{\textbf{#1}}\vtop{\offinterlineskip\hbox{#3}\hbox to\dimexpr\wd0/#2{}}}%"
 PAIR = 18  # letters of a heading that surely fit above an accuracy and its std
 # A4 across, or higher.
-DOCUMENT = r"""\documentclass[10pt]{article}
+_DOCUMENT = r"""\documentclass[10pt]{article}
 \usepackage[utf8]{inputenc}
 \usepackage{booktabs,graphicx,xcolor}
 \setlength{\textwidth}{277mm}
@@ -91,20 +96,34 @@ DOCUMENT = r"""\documentclass[10pt]{article}
 """
 
 
-def fragment(marked: Marked, caption: str, label: str) -> str:
+def table_float(
+    caption: str, label: str, tabular: str, notes: Sequence[str] = (), space: str = "3.5pt"
+) -> str:
+    """A `table*` of LaTeX: all but the notes, which are plain text and stand below the table."""
+    lines = [escape(note) for note in notes]
+    below = _NOTES % r"\\ ".join(lines) if lines else ""
+    return _TABLE % (caption, label, space, tabular, below)
+
+
+def page(tables: str, rows: int, notes: int = 0, row_height: int = 5) -> str:
+    """Tables as a document of its own for pdflatex; rows and notes are those of the longest table."""
+    height = max(190, 60 + row_height * rows + 4 * notes)  # mm; a row takes 3, a rule 1
+    return _DOCUMENT % (height, tables)
+
+
+def fragment(marked: Marked, caption: str, label: str, notes: Sequence[str] = ()) -> str:
     r"""A `table*` to \input. The caption is plain text; the legend of the marks follows it."""
     if not re.fullmatch(r"[A-Za-z0-9:._-]+", label):
         raise UserError(
             f"the label {label!r} of a table is not one: letters, digits and : . _ - are allowed"
         )
     said = " ".join(filter(None, [escape(caption), legend(marked, LATEX)]))
-    return TABLE % (said, label, "1.5pt", _tabular(marked))
+    return table_float(said, label, _tabular(marked), notes, "1.5pt")
 
 
-def document(marked: Marked, caption: str, label: str) -> str:
+def document(marked: Marked, caption: str, label: str, notes: Sequence[str] = ()) -> str:
     """The same as a page of its own, for pdflatex."""
-    height = max(190, 60 + 5 * len(marked.table.rows))  # mm; a line takes 3, a rule 1
-    return DOCUMENT % (height, fragment(marked, caption, label))
+    return page(fragment(marked, caption, label, notes), len(marked.table.rows), len(notes))
 
 
 def escape(text: str) -> str:
@@ -183,16 +202,14 @@ def _spanning(spans: list[tuple[str, int]]) -> list[str]:
 
 
 def _line(marked: Marked, row: Row | None) -> str:
-    """A method, or (None) the averages."""
-    title = LATEX.bold % AVERAGED if row is None else escape(row.title)
+    """A method, or (None) the means."""
+    title = LATEX.bold % MEAN if row is None else escape(row.title)
     cells = [LATEX.bold % title if row and row.kind == "proposed" else title]
     for column in marked.table.columns:
         for measure in MEASURES:
             if row is None:
-                value, text = (
-                    marked.averages[column.key, measure],
-                    average(marked, column, measure, LATEX),
-                )
+                value = marked.means[column.key, measure]
+                text = mean(marked, column, measure, LATEX)
             else:
                 value = marked.table.cell(row.title, column.key).value(measure)
                 text = cell(marked, row, column, measure, LATEX)

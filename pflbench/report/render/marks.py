@@ -1,8 +1,8 @@
-"""A table of accuracies in the FedCoSR paper's form, and its marks: places, and comparisons with average and base.
+"""A table of accuracies and its marks: places, and comparisons with the mean and with a base scenario.
 
-All is computed from the numbers as they are displayed, the averages too (exactly, and rounded only to be shown): a
-reader can check every mark with the table in hand, and a difference that it does not show earns none. Higher accuracy
-is better, and lower std. Equal numbers share a place (1, 2, 2, 4) and are neither better nor worse than each other.
+All is computed from the numbers as they are displayed, the means too (exactly, and rounded only to be shown): a reader
+can check every mark with the table in hand, and a difference that it does not show earns none. Higher accuracy is
+better, and lower std. Equal numbers share a place (1, 2, 2, 4) and are neither better nor worse than each other.
 """
 
 import math
@@ -22,7 +22,7 @@ COUNTED = ("ok", "partial")  # the states with a number
 
 @dataclass(frozen=True)
 class Column:
-    """A data set in a setting; it takes an accuracy and a std of each method."""
+    """A scenario; it takes an accuracy and a std of each method."""
 
     key: str
     title: str  # as shown
@@ -32,21 +32,29 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """A method; or a baseline that is none: never ranked and in no average, such as the share of the largest class."""
+    """A method, or a variant of it; or a baseline that is none: never ranked and in no mean, as the majority class."""
 
-    title: str
+    method: str
     group: str = ""  # a rule is drawn where it changes
     kind: Literal["method", "proposed", "baseline"] = "method"
+    variant: str = ""
+
+    @property
+    def title(self) -> str:
+        """As shown."""
+        return f"{self.method}: {self.variant}" if self.variant else self.method
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Percent, over `seeds` seeds (0: not a matter of seeds). Partial: not all of its runs are done."""
+    """Percent, over `seeds` seeds (0: not a matter of seeds). Partial: not all of its runs are finished."""
 
     accuracy: float | None = None
     std: float | None = None
     state: State = "missing"
     seeds: int = 0
+    outdated: bool = False  # of an earlier version of the method
+    notes: tuple[str, ...] = ()  # what the records say is off
 
     def __post_init__(self) -> None:
         if self.state in COUNTED and self.value("accuracy") is None:
@@ -55,11 +63,9 @@ class Cell:
     def value(self, measure: Measure) -> float | None:
         """The number to show; what a failed or diverged run reached is none."""
         number = self.accuracy if measure == "accuracy" else self.std
-        return (
-            number
-            if self.state in COUNTED and number is not None and math.isfinite(number)
-            else None
-        )
+        if self.state not in COUNTED or number is None or not math.isfinite(number):
+            return None
+        return number
 
 
 @dataclass(frozen=True)
@@ -71,10 +77,8 @@ class Table:
     cells: Mapping[tuple[str, str], Cell]
 
     def __post_init__(self) -> None:
-        for what, names in (
-            ("columns", [c.key for c in self.columns]),
-            ("rows", [r.title for r in self.rows]),
-        ):
+        keys, titles = [c.key for c in self.columns], [r.title for r in self.rows]
+        for what, names in (("columns", keys), ("rows", titles)):
             if not names or len(set(names)) < len(names):
                 raise ValueError(f"the {what} of a table need names that differ: {names}")
 
@@ -83,7 +87,7 @@ class Table:
 
     @property
     def methods(self) -> tuple[Row, ...]:
-        """The rows that are ranked and averaged, the proposed one among them."""
+        """The rows that are ranked and in the mean, the proposed one among them."""
         return tuple(row for row in self.rows if row.kind != "baseline")
 
     @property
@@ -93,9 +97,10 @@ class Table:
     @cached_property
     def seeds(self) -> int:
         """The largest number of seeds behind a method's cell."""
-        return max(
-            (self.cell(r.title, c.key).seeds for r in self.methods for c in self.columns), default=0
+        cells = (
+            self.cell(row.title, column.key) for row in self.methods for column in self.columns
         )
+        return max((cell.seeds for cell in cells), default=0)
 
     def fewer(self, row: str, column: str) -> bool:
         """Whether a cell's number is of fewer seeds than others are."""
@@ -108,18 +113,18 @@ class Mark:
     """What is said about one number; nothing, about one that is not there."""
 
     rank: int | None = None
-    average: Against = ""
+    mean: Against = ""
     base: Against = ""
 
 
 @dataclass(frozen=True)
 class Marked:
-    """A table with its marks by row, column and measure, and its averages by column and measure."""
+    """A table with its marks by row, column and measure, and its means by column and measure."""
 
     table: Table
     decimals: int
     marks: Mapping[tuple[str, str, Measure], Mark]
-    averages: Mapping[tuple[str, Measure], float | None]
+    means: Mapping[tuple[str, Measure], float | None]
 
     def mark(self, row: str, column: str, measure: Measure) -> Mark:
         return self.marks.get((row, column, measure), Mark())
@@ -132,21 +137,21 @@ class Marked:
 def mark(table: Table, decimals: int = 2, base: Table | None = None) -> Marked:
     """All marks of a table. A column is compared with that of its `base`, as far as `base` has numbers there."""
     marks: dict[tuple[str, str, Measure], Mark] = {}
-    averages: dict[tuple[str, Measure], float | None] = {}
+    means: dict[tuple[str, Measure], float | None] = {}
     for column in table.columns:
         for measure in MEASURES:
             values = _displayed(table, column.key, measure, decimals)
-            average = sum(values.values(), Fraction()) / len(values) if values else None
-            averages[column.key, measure] = None if average is None else float(average)
+            mean = sum(values.values(), Fraction()) / len(values) if values else None
+            means[column.key, measure] = None if mean is None else float(mean)
             before = _displayed(base, column.base, measure, decimals) if base else {}
             for title, value in values.items():
+                better = [_against(value, other, measure) == "worse" for other in values.values()]
                 marks[title, column.key, measure] = Mark(
-                    rank=1
-                    + sum(_against(value, other, measure) == "worse" for other in values.values()),
-                    average=_against(value, average, measure),
+                    rank=1 + sum(better),
+                    mean=_against(value, mean, measure),
                     base=_against(value, before.get(title), measure),
                 )
-    return Marked(table, decimals, marks, averages)
+    return Marked(table, decimals, marks, means)
 
 
 def _displayed(table: Table, column: str, measure: Measure, decimals: int) -> dict[str, Fraction]:

@@ -22,6 +22,7 @@ class TablePart:
     document: str = ""  # the same as a page of its own
     csv: str = ""
     markdown: str = ""
+    notes: tuple[str, ...] = ()  # below the table: what the records of its runs say is off
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,6 @@ class Section:
 
     name: str
     title: str
-    notes: tuple[
-        str, ...
-    ] = ()  # what the reader must know: scale, missing and failed runs, refused tests
+    notes: tuple[str, ...] = ()  # what the reader must know: missing and failed runs, refused tests
     tables: tuple[TablePart, ...] = ()
     figures: tuple[FigurePart, ...] = field(default_factory=tuple)

@@ -1,12 +1,19 @@
-"""All tables of an experiment, and what must be said beside them."""
+"""All tables of an experiment, and what must be said with them."""
 
 from collections.abc import Sequence
 
 from pflbench.report.grouping.layout import counted, lay_out
 from pflbench.report.load.runs import Choice, Experiment
 from pflbench.report.render.parts import TablePart
-from pflbench.report.tables import accuracy, efficiency, published, significance, variability
-from pflbench.report.tables.captions import notes
+from pflbench.report.tables import (
+    accuracy,
+    efficiency,
+    fairness,
+    published,
+    significance,
+    variability,
+)
+from pflbench.report.tables.notes import section_notes
 
 
 def tables(
@@ -19,18 +26,18 @@ def tables(
     """
     if not experiment.runs:
         return [], ["No tables: the plan has no runs."]
-    layout = lay_out(experiment, everything)
-    said = notes(layout, choice)
+    layout = lay_out(experiment, everything, choice.proposed)
+    notes = section_notes(layout, choice)
     if not counted(layout.runs):
-        return [], [*said, "No tables: no run is done with an accuracy to show."]
+        return [], [*notes, "No tables: no finished run has an accuracy to show."]
     parts = [accuracy.table(layout, choice, accuracy.base_of(layout, everything))]
-    for more, noted in (
-        variability.seeds_table(layout, choice),
-        variability.clients_table(layout, choice),
+    for made, said in (
+        variability.tables(layout, choice),
+        fairness.tables(layout, choice),
         efficiency.tables(layout, margin),
         significance.tables(layout, choice),
-        published.tables(layout, choice),
+        published.tables(layout, choice, margin),
     ):
-        parts += more
-        said += noted
-    return parts, said
+        parts += made
+        notes += said
+    return parts, notes

@@ -1,199 +1,235 @@
-"""What methods cost: rounds until they settle, seconds, bytes; beside them what the FedCoSR paper says."""
+"""What methods cost: rounds to convergence, seconds, bytes."""
+
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
-from pflbench.methods.page import plain
-from pflbench.papers.fedcosr.tables import paper_table
 from pflbench.report.grouping.layout import Layout, counted, seeds
 from pflbench.report.load.runs import Numbers
 from pflbench.report.render.grid import SIGNIFICANT, Head, Value, grid, label_of, without_empty
+from pflbench.report.render.marks import Row
 from pflbench.report.render.parts import TablePart
-from pflbench.report.stats import statistics
+from pflbench.report.stats.convergence import DID_NOT_IMPROVE, convergence_round
 from pflbench.report.tables.captions import over_seeds, scale
+from pflbench.report.tables.notes import below_tables, title_of
+from pflbench.report.words import plural
 
 BASELINE = "FedAvg"
 WINDOW = 10  # evaluated rounds of the moving average
 SECONDS = {
-    "wall": "s/round",
+    "wall": "s per round",
     "client": "s of clients",
     "server": "s of server",
     "evaluation": "s of evaluation",
 }
 RATIO = f"Time / {BASELINE}'s"
-CONVERGED = "Rounds to settle"
-SETTLING = (
-    "Rounds to settle: the first round from which the moving average of {} evaluated rounds stays within {:g} of"
-    " its final level (accuracy as a fraction). "
+ROUNDS = "Rounds to convergence"
+STUCK, ONE_SHOT = "did not improve", "one-shot"  # in place of rounds
+CONVERGENCE = (
+    ROUNDS + ": the first round from which the moving average of {} evaluated rounds, from round 1"
+    " on, stays within {:g} of its final level (accuracy as a fraction); " + STUCK + ": it is never"
+    " above the first evaluation by more than that. "
 )
 TIMING = (
-    "Seconds of a round are means over rounds: in all (with evaluation), of clients (summed over the clients of the"
-    " round), of the server, of evaluation. They depend on the machine and on what else ran on it."
+    "Seconds per round are means over rounds: in all (with evaluation), of clients (summed over the"
+    " clients of the round), of the server, of evaluation. They depend on the machine and on what"
+    " else ran on it."
 )
 SENT = [
-    Head(f"kB {way}", SIGNIFICANT, unit=1e3, title_in_csv=f"bytes {way}") for way in ("down", "up")
+    Head("kB down", SIGNIFICANT, unit=1e3, title_in_csv="bytes down"),
+    Head("kB up", SIGNIFICANT, unit=1e3, title_in_csv="bytes up"),
+    Head("Counted"),
 ]
-KILOBYTES = "Kilobytes (1 kB = 1000 bytes, to three digits; CSV has bytes)"
+PER_ROUND, TOTAL = "per round", "total"
+KILOBYTES = (
+    "Kilobytes (1 kB = 1000 bytes, to three digits; CSV has bytes) that one client receives (down)"
+    " and sends (up), measured: per round, or the total of a one-shot method, whose messages travel"
+    " once"
+)
 SYMBOLS = (
-    "Formulas count numbers of 4 bytes: theta is the network, phi its base, pi its head, C the classes, C_i those of"
-    " the client, k the size of a representation, N the clients."
+    "Formulas count numbers of 4 bytes: theta is the network, phi its body, pi its head, C the"
+    " classes, C_i those of the client, k the size of a representation, N the clients."
 )
 
 
 def tables(layout: Layout, margin: float = 0.01) -> tuple[list[TablePart], list[str]]:
-    """By method, by method and setting, and what is sent. The margin of convergence is a fraction."""
-    costs = measured(layout, margin)
-    mean = costs.groupby(["method", "setting"], sort=False).mean(numeric_only=True)
-    known = BASELINE in mean.index.get_level_values("method")
-    mean["ratio"] = (
-        mean["wall"].div(mean["wall"].xs(BASELINE, level="method"), level="setting")
-        if known
-        else np.nan
-    )
-    settled = SETTLING.format(WINDOW, margin) if mean["settled"].notna().any() else ""
-    parts = [_efficiency(layout, mean, settled), _communication(layout, mean)]
+    """By method, what is sent, and by method and scenario. The margin of convergence is a fraction."""
+    runs = measured(layout, margin)
+    costs = per_scenario(runs)
+    known = costs["rounds"].notna().any() or costs["stuck"].any()
+    convergence = CONVERGENCE.format(WINDOW, margin) if known else ""
+    below = [*below_tables(layout), *_stuck(layout, runs)]
+    parts = [_efficiency(layout, costs, convergence, below), _communication(layout, costs)]
     if len(layout.columns) > 1:
-        parts.append(_by_setting(layout, mean, settled))
-    planned = BASELINE in {row.title for row in layout.rows}
-    notes = (
-        [f"No seconds relative to {BASELINE}: no run of it is done."]
-        if planned and not known
-        else []
-    )
-    if not settled:
-        most = max(int(np.isfinite(run.curves[run.point]).sum()) for run in counted(layout.runs))
-        notes.append(
-            f"No rounds to settle: {2 * WINDOW} evaluated rounds are needed, there are {most}."
-        )
-    return parts, notes + _machines(layout)
+        parts.append(_by_scenario(layout, costs, convergence, below))
+    return parts, [*_not_there(layout, costs, bool(known)), *_machines(layout)]
 
 
 def measured(layout: Layout, margin: float = 0.01) -> pd.DataFrame:
-    """A row for every run that counts: method, setting, seed, settled, seconds by kind, bytes down and up."""
+    """A row per run that counts: method, scenario, seed, rounds to convergence, seconds by kind, bytes down and up.
+
+    Rounds are DID_NOT_IMPROVE of a run that is stuck at its start, and nan of a one-shot method.
+    """
     rows = []
     for column, row, runs in layout.places():
         for run in counted(runs):
-            settled = statistics.convergence_round(
-                run.evaluated, run.curves[run.point], WINDOW, margin
-            )
-            seconds = [
-                float(np.mean(run.seconds[kind])) if kind in run.seconds else np.nan
-                for kind in SECONDS
-            ]
-            sent = [_sent(run, way) for way in ("down", "up")]
-            rows.append(
-                (row.title, column.key, run.planned.config["seed"], settled, *seconds, *sent)
-            )
-    return pd.DataFrame(
-        rows, columns=["method", "setting", "seed", "settled", *SECONDS, "down", "up"]
-    )
+            place = (row.title, column.key, run.planned.config["seed"])
+            seconds = [float(np.mean(run.seconds.get(kind, np.nan))) for kind in SECONDS]
+            sent = [run.traffic(way) for way in ("down", "up")]
+            rows.append((*place, _rounds(run, margin), *seconds, *sent))
+    names = ["method", "scenario", "seed", "rounds", *SECONDS, "down", "up"]
+    return pd.DataFrame(rows, columns=names)
 
 
-def _sent(run: Numbers, way: str) -> float:
-    """Bytes for a client of the cohort, mean over rounds."""
-    return float(
-        sum(np.mean(sizes) for name, sizes in run.sent.items() if name.partition(" ")[0] == way)
-    )
+def per_scenario(runs: pd.DataFrame) -> pd.DataFrame:
+    """Means over seeds by method and scenario: of rounds where a run improved; `stuck` is the share that did not.
+
+    `ratio` is the time per round relative to the baseline's.
+    """
+    stuck = runs["rounds"] == DID_NOT_IMPROVE
+    kept = runs.assign(stuck=stuck.astype(float), rounds=runs["rounds"].mask(stuck))
+    mean = kept.groupby(["method", "scenario"], sort=False).mean(numeric_only=True)
+    mean["ratio"] = np.nan
+    if BASELINE in mean.index.get_level_values("method"):
+        baseline = mean["wall"].xs(BASELINE, level="method")
+        mean["ratio"] = mean["wall"].div(baseline, level="scenario")
+    return mean
 
 
-def _efficiency(layout: Layout, mean: pd.DataFrame, settled: str) -> TablePart:
-    papers = {line["method"]: line for line in paper_table("efficiency")}
+def by_method(layout: Layout, costs: pd.DataFrame) -> list[tuple[Row, pd.DataFrame]]:
+    """The scenarios of every method."""
+    methods = costs.index.get_level_values("method")
+    return [(row, costs[methods == row.title]) for row in layout.rows]
+
+
+def rounds_text(row: Row, layout: Layout, costs: pd.DataFrame) -> Value:
+    """Rounds to convergence of a method, mean over scenarios; or why there are none."""
+    number = float(costs["rounds"].mean())
+    if np.isfinite(number):
+        return number
+    if any(run.one_shot for run in _runs_of(layout, row)):
+        return ONE_SHOT
+    return STUCK if costs["stuck"].any() else None
+
+
+def formulas(layout: Layout, row: Row) -> list[Value]:
+    """What a method says that it sends down and up, at the hyperparameters of its runs."""
+    said = [run.about["method"]["costs"] for run in counted(_runs_of(layout, row))]
+    found = [dict.fromkeys(str(costs[way]) for costs in said) for way in ("down", "up")]
+    return ["; ".join(texts) if texts else None for texts in found]
+
+
+def _rounds(run: Numbers, margin: float) -> float:
+    if run.one_shot:
+        return np.nan
+    return convergence_round(run.evaluated, run.curves[run.point], WINDOW, margin)
+
+
+def _runs_of(layout: Layout, row: Row) -> list[Numbers]:
+    return [run for (other, _), runs in layout.cells.items() if other == row for run in runs]
+
+
+def _title(layout: Layout, row: Row) -> str:
+    return title_of(row, _runs_of(layout, row))
+
+
+def _counted(runs: Sequence[Numbers]) -> Value:
+    """How the bytes of a method are counted."""
+    shown = counted(runs)
+    return (TOTAL if any(run.one_shot for run in shown) else PER_ROUND) if shown else None
+
+
+def _share(scenarios: int, layout: Layout) -> str:
+    planned = len(layout.columns)
+    return f"{scenarios}" if scenarios == planned else f"{scenarios} of {planned}"
+
+
+def _efficiency(
+    layout: Layout, costs: pd.DataFrame, convergence: str, notes: Sequence[str]
+) -> TablePart:
     rows: list[list[Value]] = []
-    for method, found in _by_method(layout, mean):
-        paper = papers.get(method, {})
-        published = [
-            float(paper[name]) if paper else None
-            for name in ("convergence_rounds", "seconds_per_round")
-        ]
-        seconds = [float(found[kind].mean()) for kind in SECONDS]
-        numbers = [
-            float(found["settled"].mean()),
-            published[0],
-            *seconds,
-            float(found["ratio"].mean()),
-            published[1],
-        ]
-        rows.append([method, _share(len(found), layout), *numbers])
-    heads = [
-        Head("Method"),
-        Head("Settings"),
-        Head(CONVERGED, ".1f"),
-        Head("The paper's rounds", ".2f"),
-    ]
-    heads += [
-        *(Head(name, ".3f") for name in SECONDS.values()),
-        Head(RATIO, ".2f"),
-        Head("The paper's s/round", ".2f"),
-    ]
+    for row, found in by_method(layout, costs):
+        seconds = [float(found[kind].mean()) for kind in (*SECONDS, "ratio")]
+        first = [_title(layout, row), _share(len(found), layout)]
+        rows.append([*first, rounds_text(row, layout, found), *seconds])
+    heads = [Head("Method"), Head("Scenarios"), Head(ROUNDS, ".1f")]
+    heads += [Head(name, ".3f") for name in SECONDS.values()]
+    heads.append(Head(RATIO, ".2f"))
     heads, rows = without_empty(heads, rows, [head.title for head in heads[2:]])
     caption = (
-        f"{settled}{TIMING} Means over settings of means over {over_seeds(layout)}; ratios are taken in each setting."
-        f" {scale(layout)} The paper's numbers are published in the FedCoSR paper, averages over its six main settings"
-        " on its own machine, with its own rule of convergence: not measured here."
+        f"{convergence}{TIMING} Means over scenarios of means over {over_seeds(layout)}; ratios are"
+        f" taken in each scenario. {scale(layout)}"
     )
-    return grid(
-        "efficiency",
-        "Convergence and time",
-        caption,
-        heads,
-        rows,
-        label_of(layout.plan.name, "efficiency"),
-    )
+    name = "efficiency"
+    label = label_of(layout.plan.name, name)
+    return grid(name, "Rounds to convergence and time", caption, heads, rows, label, notes)
 
 
-def _communication(layout: Layout, mean: pd.DataFrame) -> TablePart:
-    claims = {
-        line["method"]: plain(line["communication"]).strip("`")
-        for line in paper_table("efficiency")
-    }
-    said = {
-        row.title: run.about["method"] for _, row, runs in layout.places() for run in counted(runs)
-    }
+def _communication(layout: Layout, costs: pd.DataFrame) -> TablePart:
     rows: list[list[Value]] = []
-    for method, found in _by_method(layout, mean):
+    for row, found in by_method(layout, costs):
         sent = [float(found[way].mean()) for way in ("down", "up")]
-        formulas = [str(said[method][way]) if method in said else None for way in ("down", "up")]
-        rows.append([method, _share(len(found), layout), *sent, *formulas, claims.get(method)])
-    heads = [Head("Method"), Head("Settings"), *SENT]
-    heads += [Head("Formula, down"), Head("Formula, up"), Head("The paper's claim")]
+        first = [_title(layout, row), _share(len(found), layout)]
+        rows.append([*first, *sent, _counted(_runs_of(layout, row)), *formulas(layout, row)])
+    heads = [Head("Method"), Head("Scenarios"), *SENT, Head("Formula, down"), Head("Formula, up")]
     caption = (
-        f"Communication. {KILOBYTES} that a client of a round is sent (down) and sends (up), measured, means over"
-        f" rounds, settings and {over_seeds(layout)}; and each method's formula for the same. {scale(layout)}"
-        f" {SYMBOLS} The paper's claim is the FedCoSR paper's, for both ways together."
+        f"Communication. {KILOBYTES}; means over scenarios and {over_seeds(layout)}; and each"
+        f" method's formula for the same. {scale(layout)} {SYMBOLS}"
     )
     name = "communication"
-    return grid(name, "Communication", caption, heads, rows, label_of(layout.plan.name, name))
+    label = label_of(layout.plan.name, name)
+    return grid(name, "Communication", caption, heads, rows, label, below_tables(layout))
 
 
-def _by_setting(layout: Layout, mean: pd.DataFrame, settled: str) -> TablePart:
-    names = ["settled", *SECONDS, "ratio", "down", "up"]
-    every = mean.reindex([(row.title, column.key) for column, row, _ in layout.places()])
-    rows: list[list[Value]] = [
-        [column.line, row.title, seeds(runs), *(float(number) for number in numbers)]
-        for (column, row, runs), numbers in zip(
-            layout.places(), every[names].to_numpy(), strict=True
-        )
-    ]
-    heads = [*map(Head, ("Setting", "Method", "Seeds")), Head(CONVERGED, ".1f")]
-    heads += [*(Head(name, ".3f") for name in SECONDS.values()), Head(RATIO, ".2f"), *SENT]
-    heads, rows = without_empty(heads, rows, [head.title for head in heads[3:]])
-    caption = f"{settled}{TIMING} {KILOBYTES} are those of a client in a round. Means over seeds. {scale(layout)}"
-    name = "efficiency-settings"
-    return grid(
-        name, "Costs in each setting", caption, heads, rows, label_of(layout.plan.name, name)
-    )
+def _by_scenario(
+    layout: Layout, costs: pd.DataFrame, convergence: str, notes: Sequence[str]
+) -> TablePart:
+    names = [*SECONDS, "ratio", "down", "up"]
+    rows: list[list[Value]] = []
+    for column, row, runs in layout.places():
+        found = costs.reindex([(row.title, column.key)])
+        numbers = [float(found[name].iloc[0]) for name in names]
+        rounds = rounds_text(row, layout, found) if len(counted(runs)) else None
+        first = [column.line, title_of(row, runs), seeds(runs)]
+        rows.append([*first, rounds, *numbers, _counted(runs)])
+    heads = [Head("Scenario"), Head("Method"), Head("Seeds"), Head(ROUNDS, ".1f")]
+    heads += [Head(name, ".3f") for name in SECONDS.values()]
+    heads += [Head(RATIO, ".2f"), *SENT]
+    heads, rows = without_empty(heads, rows, [head.title for head in heads[3:-1]])
+    caption = f"{convergence}{TIMING} {KILOBYTES}. Means over seeds. {scale(layout)}"
+    name = "efficiency-scenarios"
+    label = label_of(layout.plan.name, name)
+    return grid(name, "Costs in each scenario", caption, heads, rows, label, notes)
 
 
-def _by_method(layout: Layout, mean: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    """The settings of every method."""
-    methods = mean.index.get_level_values("method")
-    return [(row.title, mean[methods == row.title]) for row in layout.rows]
+def _stuck(layout: Layout, runs: pd.DataFrame) -> list[str]:
+    """Cells in which some runs improved and others did not: the mean is of the first."""
+    said = []
+    for column, row, _ in layout.places():
+        cell = runs[(runs["method"] == row.title) & (runs["scenario"] == column.key)]
+        stuck = int((cell["rounds"] == DID_NOT_IMPROVE).sum())
+        if 0 < stuck < len(cell):
+            number = f"{stuck} of {plural(len(cell), 'run')} {STUCK}"
+            said.append(f"{ROUNDS} of {row.title} ({column.line}): {number} and are left out.")
+    return said
 
 
-def _share(settings: int, layout: Layout) -> str:
-    return (
-        f"{settings}" if settings == len(layout.columns) else f"{settings} of {len(layout.columns)}"
-    )
+def _not_there(layout: Layout, costs: pd.DataFrame, known: bool) -> list[str]:
+    notes = []
+    planned = BASELINE in {row.title for row in layout.rows}
+    if planned and BASELINE not in costs.index.get_level_values("method"):
+        notes.append(f"No seconds relative to {BASELINE}: it has no finished run.")
+    shown = [run for run in counted(layout.runs) if not run.one_shot]
+    if shown and not known:
+        most = max(_evaluations(run) for run in shown)
+        needed = f"{2 * WINDOW} evaluated rounds from round 1 on are needed"
+        notes.append(f"No rounds to convergence: {needed}, there are {most}.")
+    return notes
+
+
+def _evaluations(run: Numbers) -> int:
+    return int(np.isfinite(run.curves[run.point][run.evaluated >= 1]).sum())
 
 
 def _machines(layout: Layout) -> list[str]:
@@ -201,6 +237,5 @@ def _machines(layout: Layout) -> list[str]:
     machines = {str(sorted(run.about.get("machine", {}).items())) for run in counted(layout.runs)}
     if len(machines) < 2:
         return []
-    return [
-        f"Seconds are of {len(machines)} kinds of machine, device or number of workers: compare them with care."
-    ]
+    kinds = f"{len(machines)} kinds of machine, device or number of workers"
+    return [f"Seconds are of {kinds}: compare them with care."]

@@ -1,0 +1,22 @@
+"""Phrases that captions of tables, figures and lists share."""
+
+from collections.abc import Iterable
+
+ROUND = {
+    "last": "in the last round",
+    "last10": "as the mean of the last ten evaluated rounds",
+    "best": "in the round that is best on the test samples, which is optimistic",
+    "validation": "in the round that is best on held-out training samples",
+}
+POINTS = {"pre": "before local training (pre)", "post": "right after local training (post)"}
+
+
+def span(numbers: Iterable[int]) -> str:
+    """ "5", "1 to 5", "6,000"."""
+    found = sorted(set(numbers)) or [0]
+    return f"{found[0]:,}" if len(found) == 1 else f"{found[0]:,} to {found[-1]:,}"
+
+
+def plural(number: str | int, word: str) -> str:
+    """ "1 seed", "5 seeds"."""
+    return f"{number} {word}{'' if str(number) == '1' else 's'}"

@@ -1,0 +1,142 @@
+"""Comparison with published results: which scenarios a paper has, differences and tau by hand."""
+
+from typing import Any
+
+import pytest
+
+from pflbench import config
+from pflbench.papers import papers
+from pflbench.papers.fedcosr.scenarios import column_of, dataset_of
+from pflbench.report.load.runs import Choice, Numbers
+from pflbench.report.render.parts import TablePart
+from pflbench.report.tables import published
+from tests.report_runs import by_method, layout, run
+
+DEFAULTS = config.as_json(config.Run("x"))
+# Published for CIFAR-10, beta = 0.1: Local 69.90, FedAvg 61.51, FedProx 62.91, MOON 82.96 (std 9.44, 11.23, ...)
+MEASURED = {
+    "local": [0.6, 0.8],
+    "fedavg": [0.6, 0.6],
+    "fedprox": [0.5, 0.5],
+    "moon": [0.8, 0.8],
+    "mine": [0.9, 0.9],
+}
+WHERE = "CIFAR-10, Dirichlet 0.1, N=20"
+
+
+def cifar(algorithm: str, accuracies: list[float], status: str = "finished", **options: Any) -> Any:
+    about = {"data": "CIFAR-10", **options.pop("about", {})}
+    return run(algorithm, accuracies, status=status, about=about, dataset="cifar10", **options)
+
+
+def tables(*runs: Numbers, choice: Choice = Choice()) -> tuple[dict[str, TablePart], list[str]]:  # noqa: B008
+    parts, notes = published.tables(layout(*runs, name="main-small", scale="small"), choice)
+    return {part.name: part for part in parts}, notes
+
+
+def measured() -> list[Numbers]:
+    return [cifar(name, accuracies) for name, accuracies in MEASURED.items()]
+
+
+@pytest.mark.parametrize(
+    "fields, key",
+    [
+        ({"dataset": "cifar10"}, "practical/cifar10/beta=0.1/20"),
+        ({"dataset": "cifar10", "partition": "dir:1.0"}, "practical/cifar10/beta=1/20"),
+        ({"dataset": "npz:a/cifar10-sample.npz"}, "practical/cifar10/beta=0.1/20"),
+        (
+            {"dataset": "npz:cifar100.npz", "partition": "path:50"},
+            "pathological/cifar100/classes=50/20",
+        ),
+        (
+            {"dataset": "emnist", "partition": "path:10", "rounds": 9},
+            "pathological/emnist/classes=10/20",
+        ),
+        (
+            {"dataset": "cifar10", "clients": 100, "participation": 0.5},
+            "practical/cifar10/beta=0.1/100",
+        ),
+        ({"dataset": "cifar10", "clients": 100}, ""),
+        ({"dataset": "cifar10", "participation": 0.5}, ""),
+        ({"dataset": "cifar10", "data_fraction": 0.1}, ""),
+        ({"dataset": "cifar10", "partition": "dir:0.2"}, ""),
+        ({"dataset": "cifar10", "partition": "dir:x"}, ""),
+        ({"dataset": "cifar10", "partition": "iid"}, ""),
+        ({"dataset": "cifar100", "partition": "path:2"}, ""),
+        ({"dataset": "synthetic:classes=10"}, ""),
+        ({"dataset": "digits"}, ""),
+    ],
+)
+def test_which_scenarios_the_paper_has(fields: dict[str, Any], key: str):
+    assert column_of({**DEFAULTS, **fields}) == key
+
+
+def test_a_file_is_known_by_the_longest_name_that_it_starts_with():
+    names = ("cifar10", "cifar100-small", "my-cifar10")
+    found = [dataset_of(f"npz:x/{name}.npz") for name in names]
+    assert found == ["cifar10", "cifar100", ""]
+
+
+def test_measured_published_and_difference():
+    parts, notes = tables(*measured())
+    part = parts["published"]
+    assert part.title == "Comparison with published results"
+    assert part.headers[3:] == (
+        *("Measured (%)", "Published (%)", "Difference", "Measured std", "Published std"),
+    )
+    assert part.rows[0] == (WHERE, "Local", "1", "70.00", "69.90", "+0.10", "10.00", "9.44")
+    assert part.rows[1] == (WHERE, "FedAvg", "1", "60.00", "61.51", "-1.51", "0.00", "11.23")
+    methods = [row[1] for row in part.rows]
+    assert methods == ["Local", "FedAvg", "FedProx", "MOON"]  # the paper has no Mine
+    assert f"the {papers()[0].name} paper's (5 seeds), which is not measured here" in part.caption
+    assert "Scale: small." in part.caption
+    assert notes == []
+
+
+def test_kendalls_tau_by_hand():
+    """Of six pairs only FedAvg and FedProx change places: (5 - 1) / 6.
+
+    Four methods have it so or closer in 8 of 24 orders.
+    """
+    part = tables(*measured())[0]["published-order"]
+    assert part.rows == ((WHERE, "4", "0.667", "0.333", "MOON", "MOON"),)
+
+
+def test_a_cell_without_a_number_says_why_and_too_few_methods_have_no_order():
+    runs = [cifar("local", [0.5, 0.5]), cifar("fedavg", [0.1], "failed"), cifar("moon", [0.8, 0.8])]
+    parts, notes = tables(*runs)
+    row = next(row for row in parts["published"].rows if row[1] == "FedAvg")
+    assert row[2:] == ("0 of 1", "failed", "61.51", "\u2013", "\u2013", "11.23")
+    assert "published-order" not in parts
+    lack = "a comparison of orders needs 3 methods in both, there are 2"
+    assert notes == [f"Agreement with the published order, {WHERE}: {lack}."]
+
+
+def test_std_over_seeds_is_not_compared_with_the_published_one_over_clients():
+    parts, _ = tables(cifar("local", [0.5, 0.5]), choice=Choice(std="seeds"))
+    assert not any("std" in header for header in parts["published"].headers)
+
+
+def test_costs_that_the_paper_states_and_why_formulas_differ():
+    about = {"costs": ("pi", "pi + 1")}
+    seconds = {"wall": [1.0, 3.0]}
+    runs = [cifar("lgfedavg", [0.5], about=about, seconds=seconds), cifar("mine", [0.5])]
+    part = tables(*runs)[0]["published-costs"]
+    (row,) = by_method(part).values()  # the paper has no Mine
+    assert (row["Method"], row["Published rounds"]) == ("LG-FedAvg", "81.00")
+    assert (row["s per round"], row["Published s per round"]) == ("2.000", "47.00")
+    assert (row["Formula, down"], row["Published, both"]) == ("pi", "2 (theta)")
+    assert row["Why they differ"].startswith("only the head travels")
+    assert "not measured here" in part.caption
+
+
+def test_the_papers_classification_is_of_the_methods_that_were_run():
+    part = tables(*measured())[0]["published-methods"]
+    assert part.headers == ("Method", "Type", "Technique", "Label skew", "Data scarcity")
+    assert [row[0] for row in part.rows] == ["Local", "FedAvg", "FedProx", "MOON"]
+    assert part.rows[3] == ("MOON", "FL", "Contrastive learning", "yes", "no")
+
+
+def test_scenarios_that_no_paper_has_are_not_compared():
+    assert tables(cifar("local", [0.5, 0.5], partition="dir:0.3")) == ({}, [])
+    assert tables(cifar("mine", [0.5, 0.5])) == ({}, [])
