@@ -1,107 +1,77 @@
 """`docs/methods.md`, made from the plugins: `python -m pflbench.methods.page > docs/methods.md`."""
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
 from pflbench.methods import describe, registry
-from pflbench.papers.fedcosr.tables import paper_table
 
 HEAD = """# The methods
 
-Made from the plugins by `python -m pflbench.methods.page`; do not edit. Type, technique and marks are those of the
-FedCoSR paper's table of methods. A formula counts numbers of 4 bytes that are sent to (down) and by (up) a client in a
-round: theta is the network, phi its base, pi its head, C the classes, C_i those of the client, k the size of a
-representation, N the clients. The paper's claim is for both ways together. Scored is the moment (pre: before local
-training, post: right after it) at which the headline accuracy is taken; both are recorded.
+Made from the plugins by `python -m pflbench.methods.page`; do not edit. Evaluated is the point of the reported
+accuracy: pre, before local training, or post, right after it; both are recorded.
+"""
+COMMUNICATION = """## Communication
+
+Numbers of 4 bytes that one client receives (down) and sends (up) per round, at the default hyperparameters; of a
+one-shot method in total. theta is the network, phi its body, pi its head, C the classes, C_i those of the client, k the
+size of a representation, N the clients.
+
 """
 
 
 def page() -> str:
     """The whole page."""
-    methods = [describe.details(registry.load(name)) for name in registry.names()]
-    claims = {row["method"]: plain(row["communication"]) for row in paper_table("efficiency")}
-    order = [row["method"] for row in paper_table("methods")]
-    methods.sort(
-        key=lambda method: order.index(method["title"]) if method["title"] in order else len(order)
-    )
-    parts = [HEAD, taxonomy(methods), costs(methods, claims)]
-    return "\n".join([*parts, *(section(method) for method in methods)])
+    classes = [registry.load(name) for name in registry.names()]
+    found = [{**describe.details(cls), "one_shot": cls.one_shot} for cls in classes]
+    found.sort(key=lambda method: (method["family"], method["title"].lower()))
+    parts = [HEAD, overview(found), communication(found), *map(section, found)]
+    return "\n".join(parts)
 
 
-def taxonomy(methods: list[dict[str, Any]]) -> str:
+def overview(methods: Sequence[dict[str, Any]]) -> str:
     """The table of all methods."""
-    rows = [
-        (
-            f"[{m['title']}](#{anchor(m['title'])})",
-            m["type"],
-            m["technique"],
-            m["label_skew"],
-            m["data_scarcity"],
-        )
-        for m in methods
-    ]
-    return "## All methods\n\n" + markdown(
-        ("method", "type", "technique", "label skew", "data scarcity"), rows
-    )
+    rows = []
+    for method in methods:
+        link = f"[{method['title']}](#{anchor(method['title'])})"
+        rows.append((link, f"`{method['name']}`", method["family"], method["evaluated"]))
+    return "## All methods\n\n" + markdown(("method", "name", "family", "evaluated"), rows)
 
 
-def costs(methods: list[dict[str, Any]], claims: dict[str, str]) -> str:
-    """What each method sends, beside the paper's claim."""
-    rows = [
-        (
-            m["title"],
-            f"`{m['down']['numbers']}`",
-            f"`{m['up']['numbers']}`",
-            claims.get(m["title"], ""),
-            m["cost_note"],
-        )
-        for m in methods
-    ]
-    return "## Communication\n\n" + markdown(
-        ("method", "down", "up", "the paper's claim", "why they differ"), rows
-    )
+def communication(methods: Sequence[dict[str, Any]]) -> str:
+    """What each method sends."""
+    rows = []
+    for method in methods:
+        down, up = (f"`{method[way]['numbers']}`" for way in ("down", "up"))
+        rows.append((method["title"], down, up, "total" if method["one_shot"] else "per round"))
+    return COMMUNICATION + markdown(("method", "down", "up", "counted"), rows)
 
 
 def section(method: dict[str, Any]) -> str:
     """One method in full."""
-    said = [
-        ("Down", method["down"]["what"]),
-        ("Up", method["up"]["what"]),
-        ("Private", method["private"]),
-        ("Scored", method["scored_model"]),
-        ("Deviations", method["deviations"]),
-    ]
-    lines = [
-        f"## {method['title']}",
-        "",
-        method["citation"],
-        "",
-        *(f"- **{name}.** {text}" for name, text in said),
-        "",
-    ]
+    said = {
+        "Down": method["down"]["what"],
+        "Up": method["up"]["what"],
+        "Private": method["private"],
+        "Evaluated": method["evaluated_model"],
+        "Deviations": method["deviations"],
+    }
+    lines = [f"## {method['title']}", "", method["citation"], ""]
+    lines += [f"- **{name}.** {text}" for name, text in said.items() if text]
     headers, rows = describe.hyperparameter_table(method)
-    return "\n".join(lines) + "\n" + markdown(headers, [(f"`{row[0]}`", *row[1:]) for row in rows])
+    table = markdown(headers, [(f"`{row[0]}`", *row[1:]) for row in rows])
+    return "\n".join([*lines, "", table])
 
 
 def markdown(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table."""
-    cells = [
-        [cell.replace("|", "\\|") for cell in row]
-        for row in (headers, ["---"] * len(headers), *rows)
-    ]
-    return "\n".join(f"| {' | '.join(row)} |" for row in cells) + "\n"
+    lines = [headers, ["---"] * len(headers), *rows]
+    cells = [[cell.replace("|", "\\|") for cell in line] for line in lines]
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells) + "\n"
 
 
 def anchor(title: str) -> str:
+    """The address of a section, as hosts of Markdown make it."""
     return title.lower().replace(" ", "-")
-
-
-def plain(latex: str) -> str:
-    r"""`2$\varphi(\boldsymbol{\Omega}+\phi)$` as `2 (Omega + phi)`."""
-    text = re.sub(r"\\boldsymbol\{(.*?)\}", r"\1", latex).replace("$", "").replace("\\varphi", " ")
-    text = text.replace("\\thickapprox", "about").replace("\\", "").replace("+", " + ")
-    return f"`{text}`" if text != "-" else "nothing"
 
 
 if __name__ == "__main__":
