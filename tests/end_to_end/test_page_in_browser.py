@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,13 @@ from PIL import Image
 
 from pflbench.report.load import runs
 from pflbench.report.load.runs import Choice
-from pflbench.report.page.page import Picture, Sheet, render
+from pflbench.report.page.html import Picture, Sheet, render
 from pflbench.report.render.parts import Section, TablePart
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
 pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no chromium is installed: the page is not tried in a browser"
+    CHROMIUM is None, reason="no chromium is installed: the page is not tested in a browser"
 )
 
 PATIENCE = 300.0  # seconds, on a busy machine
@@ -32,7 +33,10 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 LONG = "synthetic:" + "channels=3," * 9
 LATEX = "\\begin{tabular}{l}\n100\\,\\% & <b> \u00b1\n\\end{tabular}\n"
 # Moves the pipe to the numbers that chromium reads from and writes to.
-LAUNCH = "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); os.execv(sys.argv[3], sys.argv[3:])"
+LAUNCH = (
+    "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4);"
+    "os.execv(sys.argv[3], sys.argv[3:])"
+)
 
 
 class Browser:
@@ -140,7 +144,7 @@ TABLE = TablePart(
         ("a10", "10.25"),
         ("a9", "\u2013f"),
         (HOSTILE, "88.00"),
-        ("Averaged", "35.92"),
+        ("Average", "35.92"),
     ),
     ((None, 9.5), (None, 10.25), (None, None), (None, 88.0), (None, 35.9166)),
     latex=LATEX,
@@ -163,10 +167,13 @@ def page(tmp_path_factory: pytest.TempPathFactory, made_up: Callable[..., Any]) 
         "algorithms": ["local", "fedavg"],
         "clients": 6,
         "rounds": 30,
-        "settings": settings,
+        "scenarios": settings,
     }
     made_up(folder / "runs", "mine", table, {1: "failed", 2: "missing", 3: "diverged"})
     (experiment,) = runs.collect(folder / "runs", Choice())
+    first, *others, last = experiment.runs
+    first = replace(first, notes=(f"all weights are {HOSTILE}",))
+    experiment = replace(experiment, runs=(first, *others, replace(last, outdated=True)))
     section = Section("mine", HOSTILE, (f"A note on {HOSTILE} and {LONG}",), (TABLE,))
     sheet = Sheet(section, (Picture("curves", f"Curves of {LONG}", LONG, picture()),), experiment)
     path = folder / "index.html"
@@ -217,7 +224,7 @@ def press(browser: Browser, selector: str) -> None:
 
 
 def test_a_column_is_sorted_by_its_numbers_then_the_other_way_then_as_it_was(opened: Browser):
-    as_written = ["B", "a10", "a9", HOSTILE, "Averaged"]
+    as_written = ["B", "a10", "a9", HOSTILE, "Average"]
     assert column(opened, 0) == as_written
     orders = [
         ["88.00", "35.92", "10.25", "9.50*", "\u2013f"],
@@ -232,16 +239,16 @@ def test_a_column_is_sorted_by_its_numbers_then_the_other_way_then_as_it_was(ope
 
 def test_names_are_sorted_as_people_do(opened: Browser):
     press(opened, "thead th:nth-child(1) button")
-    assert column(opened, 0)[1:] == ["a9", "a10", "Averaged", "B"]
+    assert column(opened, 0)[1:] == ["a9", "a10", "Average", "B"]
 
 
 def test_a_filter_keeps_the_rows_that_have_all_words(opened: Browser):
     write = "const i = document.querySelector('input'); i.value = {}; i.dispatchEvent(new Event('input')); i.ariaLabel"
     opened.js("{ " + write.format(json.dumps("A 5")) + " }")
-    assert column(opened, 0) == ["a10", "Averaged"]
+    assert column(opened, 0) == ["a10", "Average"]
     assert opened.js("document.querySelector('.found').textContent") == "2 of 5 rows"
     press(opened, "thead th:nth-child(2) button")
-    assert column(opened, 0) == ["Averaged", "a10"]
+    assert column(opened, 0) == ["Average", "a10"]
     opened.js("{ " + write.format("''") + " }")
     assert len(column(opened, 0)) == 5
     assert opened.js("document.querySelector('.found').hidden") is True
@@ -293,7 +300,7 @@ def test_single_runs_are_listed_and_chosen_by_status(opened: Browser):
         ("Local", "finished"),
         ("FedAvg", "failed"),
         ("local", "missing"),
-        ("FedAvg", "diverged"),
+        ("FedAvg", "outdated"),
     ]
     assert rows[0][6:] == ["30 of 30", "0.8", "1.25"]  # 400 kB and a few bytes, each way
     assert rows[1][6] == "15 of 30"
@@ -302,7 +309,7 @@ def test_single_runs_are_listed_and_chosen_by_status(opened: Browser):
     assert [row[0] for row in run_list(opened)] == ["FedAvg"]
 
 
-def test_a_run_shows_its_curve_its_clients_and_its_settings(opened: Browser):
+def test_a_run_shows_its_curve_its_clients_and_its_configuration(opened: Browser):
     press(opened, ".runs summary")
     opened.js("new Promise(done => setTimeout(done, 50))")
     press(opened, ".runs tbody tr:nth-child(1) button")
@@ -332,8 +339,8 @@ def test_a_run_shows_its_curve_its_clients_and_its_settings(opened: Browser):
     )
     opened.js("document.querySelectorAll('dialog svg')[1].focus()")
     opened.key("ArrowRight")
-    told = opened.js("document.querySelectorAll('dialog .legend')[1].textContent")
-    assert told.startswith("client 0: ") and told.endswith(" test samples")
+    client = opened.js("document.querySelectorAll('dialog .legend')[1].textContent")
+    assert client.startswith("client 0: ") and client.endswith(" test samples")
     opened.key("Escape")
     assert opened.js("document.querySelector('dialog').open") is False
 
@@ -348,9 +355,21 @@ def test_a_run_that_failed_shows_why_as_text(opened: Browser):
         == "Traceback: line 1\n  boom()"
     )
     press(opened, ".run-head button")
-    press(opened, ".runs tbody tr:nth-child(3) button")  # nobody has begun it
+    press(opened, ".runs tbody tr:nth-child(3) button")  # it has not started
     assert opened.js("document.querySelectorAll('dialog svg').length") == 0
     assert "missing" in opened.js("document.querySelector('dialog').innerText")
+
+
+def test_a_run_shows_its_notes_and_that_its_method_has_changed_since(opened: Browser):
+    press(opened, ".runs summary")
+    opened.js("new Promise(done => setTimeout(done, 50))")
+    shown = "[...document.querySelectorAll('dialog .notes li')].map(item => item.textContent)"
+    press(opened, ".runs tbody tr:nth-child(1) button")
+    assert opened.js(shown) == [f"all weights are {HOSTILE}"]
+    press(opened, ".run-head button")
+    press(opened, ".runs tbody tr:nth-child(4) button")
+    assert opened.js(shown) == ["The method has changed since this run."]
+    assert opened.js("document.querySelector('dialog .failure h3').textContent") == "It diverged"
 
 
 def test_markup_in_names_is_shown_and_not_obeyed(opened: Browser):

@@ -1,4 +1,4 @@
-"""No CPU assumptions: client functions and scoring on the meta device, where mixing devices is an error.
+"""No CPU assumptions: client functions and evaluation on the meta device, where mixing devices is an error.
 
 Tensors there have shapes, types and a device but no values, as on a GPU that is not there.
 """
@@ -50,7 +50,7 @@ def test_training_with_clipping_and_dropout_stays_on_the_device(optimizer):
     assert devices(theta) == {"meta"}
 
 
-def test_statistics_and_scoring_stay_on_the_device():
+def test_statistics_and_evaluation_stay_on_the_device():
     algorithm, client = elsewhere()
     means, counts = ops.class_prototypes(algorithm.net(algorithm.task.initial), client, clip=1.0)
     x, y = next(client.samples())
@@ -70,7 +70,7 @@ def test_the_meta_device_does_catch_what_stayed_on_the_cpu():
         ops.cross_entropy_loss(here, x, client.y)
 
 
-def test_device_that_is_not_there_is_told():
+def test_a_device_that_is_not_there_is_an_error_in_one_line():
     if torch.cuda.is_available():
         device_of("cuda")
     else:

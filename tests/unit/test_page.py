@@ -4,6 +4,7 @@ import base64
 import hashlib
 import io
 import json
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -12,19 +13,20 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from pflbench.config import read_run
 from pflbench.records.plan import Plan, Planned
+from pflbench.report.figures.learning import POINTS, thinned
 from pflbench.report.load.runs import Choice, Experiment, Numbers
-from pflbench.report.page.page import (
+from pflbench.report.page.html import (
     TEMPLATE,
     Picture,
     Sheet,
-    anchor,
     as_script,
     card,
     render,
     small,
 )
-from pflbench.report.page.runs import POINTS, embedded, thinned
+from pflbench.report.page.run_data import embedded
 from pflbench.report.render.parts import Section, TablePart
 
 HOSTILE = "</script><script>alert('1')</script>&\"<!--"
@@ -43,7 +45,7 @@ def run(
         "seed": 0,
     }
     planned = Planned(
-        name, "fedavg", "digits iid", "", {**settings, "hparams": {"lr": 0.1}, **config}
+        name, "fedavg", "digits iid", "", read_run({**settings, "hparams": {"lr": 0.1}, **config})
     )
     if status == "missing":
         return Numbers(planned, folder, status)
@@ -132,48 +134,30 @@ def page(
 
 
 def test_whatever_users_named_stays_text():
-    parts = dict.fromkeys(("title", "caption", "latex", "csv", "markdown"), HOSTILE)
-    hostile = table(
-        headers=(HOSTILE, "x"), rows=((HOSTILE, HOSTILE),), numbers=((None, None),), **parts
-    )
-    one = run(HOSTILE, dataset=HOSTILE, hparams={HOSTILE: HOSTILE})
-    section = Section(HOSTILE, HOSTILE, (HOSTILE,), (hostile,))
-    picture = Picture(HOSTILE, HOSTILE, HOSTILE, png(2, 2))
-    sheet = Sheet(
-        section, (picture,), experiment(one, name=HOSTILE, title=HOSTILE, command=f"{HOSTILE} all")
-    )
-    harmless = Sheet(
-        Section(
-            "a",
-            "a",
-            ("a",),
-            (
-                table(
-                    headers=("a", "x"),
-                    rows=(("a", "a"),),
-                    numbers=((None, None),),
-                    latex="a",
-                    csv="a",
-                    markdown="a",
-                ),
-            ),
-        ),
-        (Picture("a", "a", "a", png(2, 2)),),
-        experiment(run("a"), name="a", title="a", command="b"),
-    )
+    sheet, harmless = sheet_of(HOSTILE), sheet_of("a")
     found, plain = Seen(page(sheet, title=HOSTILE)), Seen(page(harmless, title="a"))
     assert [tag for tag, _ in found.tags] == [tag for tag, _ in plain.tags]
     assert [sorted(values) for _, values in found.tags] == [
         sorted(values) for _, values in plain.tags
     ]
-    assert found.text.count(HOSTILE) >= 8
+    assert found.text.count(HOSTILE) >= 9
     data = json.loads(found.scripts[0])
     assert data["runs"][HOSTILE]["hparams"] == {HOSTILE: HOSTILE}
-    assert data["files"][anchor(sheet)]["t"] == {
+    assert data["files"][sheet.anchor]["t"] == {
         "latex": HOSTILE,
         "csv": HOSTILE,
         "markdown": HOSTILE,
     }
+
+
+def sheet_of(text: str) -> Sheet:
+    """A section in which all that users can name is this text."""
+    parts: dict[str, Any] = dict.fromkeys(("title", "caption", "latex", "csv", "markdown"), text)
+    parts |= {"headers": (text, "x"), "rows": ((text, text),), "numbers": ((None, None),)}
+    section = Section(text, text, (text,), (table(**parts, notes=(text,)),))
+    one = replace(run(text, dataset=text, hparams={text: text}), notes=(text,))
+    found = experiment(one, name=text, title=text, command=f"{text} all")
+    return Sheet(section, (Picture(text, text, text, png(2, 2)),), found)
 
 
 def test_nothing_is_fetched_and_only_our_script_may_run():
@@ -212,7 +196,7 @@ def test_links_within_the_page_lead_somewhere():
     assert {str(values["href"])[1:] for tag, values in found.tags if tag == "a"} <= set(names)
 
 
-def test_numbers_to_sort_by_are_beside_the_text():
+def test_numbers_to_sort_by_are_next_to_the_text():
     found = Seen(page(Sheet(Section("main", "Main", (), (table(),)))))
     cells = [values for tag, values in found.tags if tag == "td"]
     assert cells == [
@@ -264,13 +248,7 @@ def test_a_run_is_carried_with_few_digits_and_without_what_is_unknown():
         {"down theta": 2.0, "up theta": 0.5},
         {"wall": 0.5},
     )
-    assert (one["status"], one["point"], one["chosen"], one["round"], one["plugin"]) == (
-        "finished",
-        "pre",
-        1.0,
-        2,
-        "abc",
-    )
+    assert (one["status"], one["point"], one["chosen"], one["round"]) == ("finished", "pre", 1, 2)
     assert (
         one["hparams"] == {"lr": 0.1}
         and "hparams" not in one["config"]
@@ -293,7 +271,7 @@ def test_what_runs_share_is_carried_once():
     assert data["experiments"][1]["runs"] == [["a", "digits iid", ""]]
     assert (
         len(data["sizes"]) == 2 and len(data["environments"]) == 2
-    )  # and those of a run that has not begun: none
+    )  # and those of a run that has not started: none
     assert data["runs"]["a"]["sizes"] == data["runs"]["c"]["sizes"] != data["runs"]["b"]["sizes"]
 
 
@@ -307,18 +285,31 @@ def test_a_failure_is_carried_with_its_traceback(tmp_path: Path):
 
 
 def test_an_experiment_at_a_glance():
-    runs = [
-        run("a", seed=0),
-        run("b", "failed", seed=1),
-        run("c", "missing", seed=2),
-        run("a", seed=0),
-    ]
-    runs.append(run("d", "stopped", seed=1, partition="path:2"))
+    runs = [run("a", seed=0), run("b", "failed", seed=1), run("c", "missing", seed=2)]
+    runs += [run("a", seed=0), replace(run("d", seed=1), outdated=True)]
     found = card(experiment(*runs), "there")
-    assert (found["total"], found["counts"]) == (4, {"finished": 1, "failed": 1, "missing": 2})
-    assert (
-        found["size"] == "2 methods; 1 setting; seeds 0, 1, 2"
-    )  # one that has not begun has no title yet
+    counts = {"finished": 1, "failed": 1, "outdated": 1, "missing": 1}
+    assert (found["anchor"], found["total"], found["counts"]) == ("there", 4, counts)
+    # A run that has not started has no title of its method yet.
+    assert found["size"] == "2 methods; 1 scenario; seeds 0, 1, 2"
+
+
+def test_a_run_is_carried_with_its_notes_its_state_and_the_version_of_its_method():
+    noted = replace(
+        run(version="r2"), notes=("all weights are <uniform>",), version="r1", outdated=True
+    )
+    one = embedded([experiment(noted)])["runs"]["fedavg-1"]
+    assert one["notes"] == ["all weights are <uniform>"]
+    assert (one["status"], one["state"], one["version"]) == ("outdated", "finished", "r1")
+    assert "version" not in one["config"]
+
+
+def test_notes_are_below_their_table():
+    noted = table(notes=("FedAvg, seed 0: all weights are uniform",))
+    seen = Seen(page(Sheet(Section("main", "Main", (), (noted, table(name="u", title="U"))))))
+    assert seen.text.count("FedAvg, seed 0: all weights are uniform") == 1
+    labels = [values.get("aria-label") for tag, values in seen.tags if tag == "ul"]
+    assert "Notes on T" in labels and "Notes on U" not in labels
 
 
 def test_a_picture_is_made_small_for_the_screen():

@@ -40,10 +40,10 @@ function frame(box, [left, right], [low, high], label, said) {
   return { svg, x, y, width };
 }
 
-/* Calls `tell` with the place that the pointer or the arrow keys are at, and with null when they leave. */
-function follow(svg, xs, tell) {
+/* Calls `mark` with the place that the pointer or the arrow keys are at, and with null when they leave. */
+function follow(svg, xs, mark) {
   let at = null;
-  const go = (place) => { at = place; tell(place); };
+  const go = (place) => { at = place; mark(place); };
   const nearest = (x) => xs.reduce((best, other, place) => (Math.abs(other - x) < Math.abs(xs[best] - x) ? place : best), 0);
   svg.addEventListener("pointermove", (event) => go(nearest(event.clientX - svg.getBoundingClientRect().left)));
   svg.addEventListener("pointerleave", () => go(null));
@@ -86,15 +86,15 @@ function curves(box, rounds, series, first, factor, digits) {
   const cross = drawn("line", { class: "cross", y1: TOP, y2: HEIGHT - BOTTOM, visibility: "hidden" });
   svg.append(cross);
   const legend = el("p", { class: "legend" });
-  const tell = (place) => {
+  const mark = (place) => {
     cross.setAttribute("visibility", place === null ? "hidden" : "visible");
     if (place !== null) filled(cross, { x1: xs[place], x2: xs[place] }, []);
     const number = (name) => (place === null ? last(name) : scaled[name][place]);
     legend.replaceChildren(el("span", {}, `round ${rounds[place ?? rounds.length - 1]}`), ...names.map((name, turn) =>
       el("span", {}, el("i", { style: `background: ${COLOURS[turn % COLOURS.length]}` }), `${name} ${known(number(name)) ? number(name).toFixed(digits) : "\u2013"}`)));
   };
-  tell(null);
-  follow(svg, xs, tell);
+  mark(null);
+  follow(svg, xs, mark);
   box.replaceChildren(svg, legend);
 }
 
@@ -108,14 +108,14 @@ function bars(box, values, sizes, accuracy) {
   }));
   svg.append(...rects, drawn("line", { class: "cross", x1: LEFT, x2: width - RIGHT, y1: y(mean), y2: y(mean) }));
   const legend = el("p", { class: "legend" });
-  const tell = (client) => {
+  const mark = (client) => {
     rects.forEach((rect, place) => rect.classList.toggle("chosen", place === client));
     if (client === null) return legend.replaceChildren(`mean ${mean.toFixed(2)}; move over a bar, or use the arrow keys`);
     const its = known(values[client]) ? `${(100 * values[client]).toFixed(2)} %` : "no test samples";
     const samples = `${sizes.train[client]} training and ${sizes.test[client]} test samples`;
     return legend.replaceChildren(`client ${client}: ${its}; ${samples}`);
   };
-  tell(null);
-  follow(svg, values.map((_, client) => x(client)), tell);
+  mark(null);
+  follow(svg, values.map((_, client) => x(client)), mark);
   box.replaceChildren(svg, legend);
 }

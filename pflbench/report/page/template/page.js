@@ -1,4 +1,4 @@
-/* What came from users (names, reasons, settings) is only ever set as text, never as markup. */
+/* What came from users (names, reasons, notes) is only ever set as text, never as markup. */
 
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const DASH = "\u2013";
@@ -70,7 +70,7 @@ function say(button, text) {
   const before = button.dataset.label || button.textContent;
   button.dataset.label = before;
   button.textContent = text;
-  document.getElementById("told").textContent = text;
+  document.getElementById("announcement").textContent = text;
   clearTimeout(button.timer);
   button.timer = setTimeout(() => { button.textContent = before; }, 1500);
 }
@@ -121,15 +121,15 @@ document.addEventListener("click", (event) => {
 
 const COLUMNS = [
   ["Method", (run) => run.method],
-  ["Setting", (run, setting) => setting],
-  ["Variant", (run, setting, variant) => variant],
+  ["Scenario", (run, scenario) => scenario],
+  ["Variant", (run, scenario, variant) => variant],
   ["Seed", (run) => String(run.config.seed), (run) => run.config.seed],
   ["Status", (run) => run.status],
   ["Accuracy %", (run) => percent(run.accuracy), (run) => run.accuracy],
   ["Std over clients", (run) => percent(run.std), (run) => run.std],
   ["Rounds", (run) => `${run.round} of ${run.config.rounds}`, (run) => run.round],
-  ["MB a round", (run) => brief(sent(run)), sent],
-  ["Seconds a round", (run) => brief(run.seconds.wall), (run) => run.seconds.wall],
+  ["MB per round", (run) => brief(sent(run)), sent],
+  ["Seconds per round", (run) => brief(run.seconds.wall), (run) => run.seconds.wall],
 ];
 
 function listed(box) {
@@ -137,11 +137,11 @@ function listed(box) {
   const columns = COLUMNS.filter(([name]) => name !== "Variant" || places.some(([, , variant]) => variant));
   const heads = columns.map(([name, , number]) =>
     el("th", { scope: "col", ...(number && { class: "n" }) }, el("button", { type: "button", class: "sort" }, name)));
-  const rows = places.map(([id, setting, variant]) => {
+  const rows = places.map(([id, scenario, variant]) => {
     const run = DATA.runs[id];
     return el("tr", { "data-status": run.status }, ...columns.map(([name, text, number], place) => {
       const value = number ? number(run) : null;
-      const shown = text(run, setting, variant);
+      const shown = text(run, scenario, variant);
       const content = place === 0 ? [el("button", { type: "button", class: "open", "data-run": id }, shown)]
         : name === "Status" ? [el("span", { class: `dot ${run.status}`, "aria-hidden": "true" }), shown] : [shown];
       return el(place === 0 ? "th" : "td", {
@@ -173,9 +173,15 @@ function facts(title, table) {
 }
 
 function failure(run) {
-  if (!["failed", "diverged"].includes(run.status)) return [];
+  if (!["failed", "diverged"].includes(run.state)) return [];
   const text = run.details ? [el("pre", { tabindex: "0" }, run.details)] : [];
-  return [el("article", { class: "block failure" }, el("h3", {}, `It ${run.status}`), el("p", {}, run.reason || "No reason is known."), ...text)];
+  return [el("article", { class: "block failure" }, el("h3", {}, `It ${run.state}`), el("p", {}, run.reason || "No reason is known."), ...text)];
+}
+
+function remarks(run) {
+  const old = run.status === "outdated" ? ["The method has changed since this run."] : [];
+  const all = [...old, ...run.notes];
+  return all.length ? [el("ul", { class: "notes", "aria-label": "Notes" }, ...all.map((text) => el("li", {}, text)))] : [];
 }
 
 function clientTable(run, sizes) {
@@ -196,7 +202,7 @@ function charts(run, sizes) {
   const rounds = run.loss.map(([round]) => round);
   const losses = { loss: run.loss.map(([, loss]) => loss) };
   if (run.evaluated.length) found.push(charted("Accuracy over rounds (%)", (plot) => curves(plot, run.evaluated, run.curves, run.point, 100, 2)));
-  if (run.clients.some(known)) found.push(charted("Accuracy of every client (%)", (plot) => bars(plot, run.clients, sizes, run.accuracy), clientTable(run, sizes)));
+  if (run.clients.some(known)) found.push(charted("Accuracy per client (%)", (plot) => bars(plot, run.clients, sizes, run.accuracy), clientTable(run, sizes)));
   if (rounds.length) found.push(charted("Training loss over rounds", (plot) => curves(plot, rounds, losses, "loss", 1, 4)));
   return found;
 }
@@ -223,10 +229,10 @@ function show(id) {
     el("div", { class: "run-head" },
       el("div", {}, el("h2", { id: "run-title" }, `${run.method}: ${where}`),
         el("p", { class: "soft" }, el("span", { class: `dot ${run.status}`, "aria-hidden": "true" }), `${run.status} \u00b7 ${id}`)), close),
-    el("div", { class: "run-body" }, headline(run), ...failure(run), ...plots.map((plot) => plot.box),
-      el("div", { class: "pair" }, ...facts("Hyperparameters", run.hparams), ...facts("Settings", { ...run.config, scale: run.scale }),
-        ...facts("Sent, for a client and a round", measured(run.megabytes, "MB")), ...facts("Time of a round", measured(run.seconds, "s")),
-        ...facts("Made with", { ...DATA.environments[run.environment], plugin: run.plugin }))));
+    el("div", { class: "run-body" }, headline(run), ...remarks(run), ...failure(run), ...plots.map((plot) => plot.box),
+      el("div", { class: "pair" }, ...facts("Hyperparameters", run.hparams), ...facts("Configuration", { ...run.config, scale: run.scale }),
+        ...facts("Sent per client and round", measured(run.megabytes, "MB")), ...facts("Time per round", measured(run.seconds, "s")),
+        ...facts("Made with", { ...DATA.environments[run.environment], version: run.version }))));
   if (!dialog.open) dialog.showModal();
   dialog.scrollTop = 0;
   redraw = () => plots.forEach((plot) => plot.draw());

@@ -17,14 +17,16 @@ from markupsafe import Markup
 
 from pflbench import __version__
 from pflbench.records import json_text
-from pflbench.records.status import STATES
+from pflbench.records.status import OUTDATED, STATES
 from pflbench.report.load.runs import Choice, Experiment
-from pflbench.report.page.runs import embedded
+from pflbench.report.page.run_data import embedded
 from pflbench.report.render.parts import Section, TablePart
 from pflbench.report.summary import caption
+from pflbench.report.words import plural
 
 TEMPLATE = Path(__file__).parent / "template"
-WIDTH = 1600  # points
+SCRIPTS = ("charts.js", "page.js")
+WIDTH = 1600  # pixels
 FORMS = ("latex", "csv", "markdown")  # of a table, to copy or to save
 
 
@@ -46,72 +48,61 @@ class Sheet:
     pictures: tuple[Picture, ...] = ()
     experiment: Experiment | None = None
 
+    @property
+    def anchor(self) -> str:
+        """Its address within the page; different names have different ones."""
+        name = re.sub(r"[^A-Za-z0-9.-]", lambda found: f"_{ord(found[0]):x}_", self.section.name)
+        return f"{'experiment' if self.experiment else 'about'}-{name}"
+
 
 def render(sheets: Sequence[Sheet], title: str, choice: Choice, newest: float) -> str:
     """The page; `newest` is the time of the newest record, in seconds since 1970."""
-    charts, page, style = (
-        (TEMPLATE / name).read_text(encoding="utf-8")
-        for name in ("charts.js", "page.js", "page.css")
-    )
-    script = charts + page
-    template = jinja2.Environment(
+    environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATE),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-    ).get_template("page.html")
-    experiments = [sheet.experiment for sheet in sheets if sheet.experiment is not None]
-    files = {
-        anchor(sheet): {
-            table.name: {form: vars(table)[form] for form in FORMS}
-            for table in sheet.section.tables
-        }
-        for sheet in sheets
-    }
-    return template.render(
+    )
+    experiments = [sheet.experiment for sheet in sheets if sheet.experiment]
+    script = "".join(_file(name) for name in SCRIPTS)
+    return environment.get_template("page.html").render(
         title=title,
         sheets=[_sheet(sheet, experiments) for sheet in sheets],
-        cards=[card(sheet.experiment, anchor(sheet)) for sheet in sheets if sheet.experiment],
-        said=caption(choice),
+        cards=[card(sheet.experiment, sheet.anchor) for sheet in sheets if sheet.experiment],
+        meaning=caption(choice),
         time=datetime.fromtimestamp(newest, UTC).strftime("%Y-%m-%d %H:%M UTC"),
         version=__version__,
-        style=Markup(style),
+        style=Markup(_file("page.css")),
         script=Markup(script),
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        data=as_script({**embedded(experiments, choice.weighted), "files": files}),
+        data=as_script({**embedded(experiments, choice.weighted), "files": _files(sheets)}),
     )
 
 
-def card(experiment: Experiment, address: str) -> dict[str, Any]:
-    """An experiment at a glance, whose section has this address; a run that has two places in it counts once."""
+def card(experiment: Experiment, anchor: str) -> dict[str, Any]:
+    """An experiment at a glance, with the address of its section; every run counts once."""
     plan = experiment.plan
     runs = {run.planned.id: run for run in experiment.runs}.values()
-    counts = Counter(run.status if run.status in STATES else "missing" for run in runs)
+    counts = Counter(OUTDATED if run.outdated else run.status for run in runs)
     seeds = sorted({run.planned.config["seed"] for run in runs})
     sizes = {
         "method": len({run.method for run in runs}),
-        "setting": len({run.planned.setting for run in runs}),
+        "scenario": len({run.planned.scenario for run in runs}),
         "variant": len({run.planned.variant for run in runs} - {""}),
     }
-    words = [f"{number} {name}{'s' * (number != 1)}" for name, number in sizes.items() if number]
+    words = [plural(number, name) for name, number in sizes.items() if number]
     words.append(f"{'seeds' if len(seeds) > 1 else 'seed'} {', '.join(map(str, seeds))}")
     return {
-        "anchor": address,
+        "anchor": anchor,
         "name": plan.name,
         "title": plan.title,
         "scale": plan.scale,
         "command": plan.command,
         "size": "; ".join(words),
         "total": len(runs),
-        "counts": {state: counts[state] for state in STATES if counts[state]},
+        "counts": {label: counts[label] for label in STATES if counts[label]},
     }
-
-
-def anchor(sheet: Sheet) -> str:
-    """The address of a section within the page; different names have different ones."""
-    name = re.sub(r"[^A-Za-z0-9.-]", lambda found: f"_{ord(found[0]):x}_", sheet.section.name)
-    return f"{'experiment' if sheet.experiment else 'about'}-{name}"
 
 
 def as_script(value: Any) -> Markup:
@@ -121,8 +112,8 @@ def as_script(value: Any) -> Markup:
 
 
 def small(png: bytes) -> bytes:
-    """A picture for a screen: at most WIDTH points wide, and with 256 colours, which are enough for lines and text."""
-    from PIL import Image  # comes with matplotlib
+    """A picture for a screen: at most WIDTH wide, and with 256 colours, which are enough for lines and text."""
+    from PIL import Image
 
     picture = Image.open(io.BytesIO(png)).convert("RGB")
     picture.thumbnail((WIDTH, 10 * WIDTH))
@@ -131,26 +122,40 @@ def small(png: bytes) -> bytes:
     return buffer.getvalue()
 
 
+def _file(name: str) -> str:
+    return (TEMPLATE / name).read_text(encoding="utf-8")
+
+
+def _files(sheets: Sequence[Sheet]) -> dict[str, Any]:
+    """Section -> table -> form -> text: what the page copies and saves."""
+    found: dict[str, Any] = {}
+    for sheet in sheets:
+        tables = {table.name: vars(table) for table in sheet.section.tables}
+        found[sheet.anchor] = {
+            name: {form: parts[form] for form in FORMS} for name, parts in tables.items()
+        }
+    return found
+
+
 def _sheet(sheet: Sheet, experiments: Sequence[Experiment]) -> dict[str, Any]:
-    section, runs = sheet.section, sheet.experiment.runs if sheet.experiment else ()
+    """As the template takes it; `place` is that of its experiment among those whose runs the page carries."""
+    section = sheet.section
+    places = [place for place, one in enumerate(experiments) if one is sheet.experiment]
     return {
-        "anchor": anchor(sheet),
+        "anchor": sheet.anchor,
         "name": section.name,
         "title": section.title,
         "notes": section.notes,
         "tables": [_table(table) for table in section.tables],
-        "pictures": [
-            {
-                **vars(picture),
-                "source": "data:image/png;base64," + base64.b64encode(picture.png).decode(),
-            }
-            for picture in sheet.pictures
-        ],
-        "place": [experiment is sheet.experiment for experiment in experiments].index(True)
-        if runs
-        else None,
-        "runs": len(runs),
+        "pictures": [_picture(picture) for picture in sheet.pictures],
+        "place": places[0] if places else None,
+        "runs": len(sheet.experiment.runs) if sheet.experiment else 0,
     }
+
+
+def _picture(picture: Picture) -> dict[str, Any]:
+    source = "data:image/png;base64," + base64.b64encode(picture.png).decode()
+    return {**vars(picture), "source": source}
 
 
 def _table(table: TablePart) -> dict[str, Any]:
@@ -158,9 +163,8 @@ def _table(table: TablePart) -> dict[str, Any]:
     numbers = [
         [None if x is None or not math.isfinite(x) else x for x in row] for row in table.numbers
     ]
-    numeric = [
-        any(row[place] is not None for row in numbers) for place in range(len(table.headers))
-    ]
+    columns = range(len(table.headers))
+    numeric = [any(row[place] is not None for row in numbers) for place in columns]
     rows = [
         list(zip(cells, keys, numeric, strict=True))
         for cells, keys in zip(table.rows, numbers, strict=True)

@@ -4,14 +4,13 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from pflbench.records import run_folder
+from pflbench.report.figures.learning import thinned
 from pflbench.report.load.runs import Experiment, Floats, Numbers
-from pflbench.report.summary import Row, row
+from pflbench.report.summary import row
 
-POINTS = 100  # of a curve, at most
 DIGITS = 4  # of an accuracy, behind the point; of a loss, in all
+FROM_SUMMARY = ("method", "status", "reason", "notes", "point", "round", "accuracy", "std")
 
 
 def embedded(experiments: Iterable[Experiment], weighted: bool = False) -> dict[str, Any]:
@@ -29,57 +28,47 @@ def embedded(experiments: Iterable[Experiment], weighted: bool = False) -> dict[
                     "sizes": _number(sizes, _sizes(run)),
                     "environment": _number(environments, _environment(run)),
                 }
-                runs[run.planned.id] = {**_run(run, row(run, weighted)), **shared}
+                runs[run.planned.id] = {**_run(run, weighted), **shared}
         places = [
-            [run.planned.id, run.planned.setting, run.planned.variant] for run in experiment.runs
+            [run.planned.id, run.planned.scenario, run.planned.variant] for run in experiment.runs
         ]
         listed.append({"name": experiment.plan.name, "runs": places})
-    once = {
-        "sizes": [json.loads(text) for text in sizes],
-        "environments": [json.loads(text) for text in environments],
-    }
+    once = {"sizes": _values(sizes), "environments": _values(environments)}
     return {"experiments": listed, "runs": runs, **once}
 
 
-def thinned(length: int) -> list[int]:
-    """Places of at most POINTS of `length` points, evenly spread, with the first and the last."""
-    return (
-        np.unique(np.linspace(0, length - 1, min(length, POINTS)).round().astype(int)).tolist()
-        if length
-        else []
-    )
-
-
-def _run(run: Numbers, row: Row) -> dict[str, Any]:
-    details = (
-        run_folder.read_json(run.folder / "status.json").get("details", "")
-        if run.status == "failed"
-        else ""
-    )
+def _run(run: Numbers, weighted: bool) -> dict[str, Any]:
+    summary = row(run, weighted)
     config = dict(run.planned.config)
-    kept, played = thinned(run.evaluated.size), thinned(run.loss.size)
+    config.pop("version", None)
+    evaluations, rounds = thinned(run.evaluated.size), thinned(run.loss.size)
+    sent = {name: series.mean() / 1e6 for name, series in run.sent.items() if series.size}
+    seconds = {name: series.mean() for name, series in run.seconds.items() if series.size}
     return {
-        **{
-            name: row[name]
-            for name in ("method", "status", "reason", "point", "round", "accuracy", "std")
-        },
-        "details": details,
+        **{name: summary[name] for name in FROM_SUMMARY},
+        "state": run.status,
+        "details": _details(run),
         "chosen": run.chosen,
-        "megabytes": {
-            name: _rounded(series.mean() / 1e6) for name, series in run.sent.items() if series.size
+        "megabytes": {name: _rounded(value) for name, value in sent.items()},
+        "seconds": {name: _rounded(value) for name, value in seconds.items()},
+        "evaluated": run.evaluated[evaluations].astype(int).tolist(),
+        "curves": {
+            name: curve[evaluations].round(DIGITS).tolist() for name, curve in run.curves.items()
         },
-        "seconds": {
-            name: _rounded(series.mean()) for name, series in run.seconds.items() if series.size
-        },
-        "evaluated": run.evaluated[kept].astype(int).tolist(),
-        "curves": {name: curve[kept].round(DIGITS).tolist() for name, curve in run.curves.items()},
-        "loss": [[place + 1, _rounded(run.loss[place])] for place in played],
+        "loss": [[place + 1, _rounded(run.loss[place])] for place in rounds],
         "clients": run.clients.round(DIGITS).tolist(),
         "hparams": config.pop("hparams", {}),
         "config": config,
         "scale": run.about.get("scale"),
-        "plugin": run.about.get("code", {}).get("plugin"),
+        "version": run.version,
     }
+
+
+def _details(run: Numbers) -> str:
+    """The traceback of a run that failed."""
+    if run.status != "failed":
+        return ""
+    return str(run_folder.read_json(run.folder / "status.json").get("details", ""))
 
 
 def _sizes(run: Numbers) -> Mapping[str, Sequence[int]]:
@@ -97,6 +86,10 @@ def _environment(run: Numbers) -> Mapping[str, Any]:
 def _number(known: dict[str, int], value: Mapping[str, Any]) -> int:
     """The place of a value among those that are known, as JSON text; it is added if it is new."""
     return known.setdefault(json.dumps(value), len(known))
+
+
+def _values(known: Mapping[str, int]) -> list[Any]:
+    return [json.loads(text) for text in known]
 
 
 def _rounded(value: float | Floats) -> float:
