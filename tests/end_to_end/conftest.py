@@ -11,6 +11,7 @@ import pytest
 
 from pflbench.cli import main
 from pflbench.methods import registry
+from pflbench.methods.costs import by_default
 from pflbench.records.plan import Planned
 from pflbench.sweep import experiment
 
@@ -117,7 +118,12 @@ def _about(planned: Planned) -> dict[str, Any]:
     return {
         "config": config,
         "scale": "paper",
-        "method": {"title": cls.title, "evaluation_point": cls.evaluation_point},
+        "method": {
+            "title": cls.title,
+            "evaluation_point": cls.evaluation_point,
+            "one_shot": cls.one_shot,
+            "costs": dict(zip(("down", "up"), by_default(cls), strict=True)),
+        },
         "data": {"title": config["dataset"].title(), "digest": "0123456789abcdef", "classes": 10},
         "partition": {"digest": f"{config['partition']} {config['seed']}", **partition},
         "code": {"plugin": "fedcba9876543210", "commit": "0" * 40, "changed": False},

@@ -29,7 +29,7 @@ TABLE = {
     "seeds": 2,
     "clients": 4,
     "rounds": 24,
-    "settings": [{"partition": ["dir:0.1", "path:2"]}],
+    "scenarios": [{"partition": ["dir:0.1", "path:2"]}],
 }
 LIST = ".report.json"  # what a report wrote
 FAILED, MISSING = (
@@ -92,7 +92,7 @@ def test_a_report_has_every_table_and_figure_in_all_forms_a_page_and_nothing_els
     assert files(Path("again")) == {name: after[f"report/{name}"] for name in {*written, LIST}}
 
 
-def test_what_is_printed_says_which_runs_are_not_done_and_what_was_written(call: Call, runs: Path):
+def test_what_is_printed_says_which_runs_are_not_finished_and_what_was_written(call: Call, runs: Path):
     out = fine(call, "report", str(runs), "--only", "tables")
     lines = out.splitlines()
     assert lines[0].split()[:5] == ["method", "data", "partition", "seeds", "accuracy"]
@@ -194,7 +194,7 @@ def test_files_of_an_earlier_report_go_with_what_they_were_of(
     fine(call, "report", str(runs), "--only", "tables", "--only", "page")
     first = files(runs / "report")
     (runs / "report/other/notes.md").write_text("mine")
-    (runs / "report/other/seeds.md").write_text("changed by hand")
+    (runs / "report/other/variability.md").write_text("changed by hand")
     fine(
         call, "report", str(runs), "--experiment", "mine", "--only", "tables"
     )  # says nothing of the other
@@ -203,12 +203,12 @@ def test_files_of_an_earlier_report_go_with_what_they_were_of(
     (runs / "plans/other.json").unlink()
     shutil.rmtree(next(runs.glob("fedrep-*dir0.1-s0-*")))  # the others are single runs now
     report = json.loads(fine(call, "report", str(runs), "--only", "tables", "--json"))
-    gone = {name for name in first if name.startswith("other/")} - {"other/seeds.md"}
+    gone = {name for name in first if name.startswith("other/")} - {"other/variability.md"}
     assert {*report["removed"]} == {str(runs / "report" / name) for name in gone} and len(gone) > 10
     left = files(runs / "report")
     assert {name for name in left if name.startswith("other/")} == {
         "other/notes.md",
-        "other/seeds.md",
+        "other/variability.md",
     }
     assert left["index.html"] == first["index.html"]  # no page was asked for
     assert not json.loads(fine(call, "report", str(runs), "--only", "tables", "--json"))["removed"]
@@ -226,7 +226,7 @@ def test_a_run_that_two_experiments_share_is_one_row(
     ]  # a row for each setting
 
 
-def test_a_sweep_of_which_nothing_is_done_is_reported_too(
+def test_a_sweep_without_a_finished_run_is_reported_too(
     call: Call, made_up: MadeUp, tmp_path: Path
 ):
     made_up(tmp_path / "runs", "mine", TABLE, dict.fromkeys(range(12), "missing"))
@@ -255,7 +255,7 @@ def test_a_sweep_of_which_nothing_is_done_is_reported_too(
         ("--out runs/plans/mine.json", "cannot write to runs/plans/mine.json"),
     ],
 )
-def test_a_mistake_is_told_in_one_line_and_nothing_is_written(
+def test_a_mistake_is_one_line_and_nothing_is_written(
     call: Call, runs: Path, options: str, said: str
 ):
     before = files(Path())
@@ -281,8 +281,8 @@ def test_watching_writes_again_when_records_change_and_ends_with_the_last_run(
 
     monkeypatch.setattr(time, "sleep", sleep)
     out = fine(call, "report", str(runs), "--only", "tables", "--watch")
-    told = [line for line in out.splitlines() if "have ended" in line]
-    assert [line.partition(" runs")[0] for line in told] == ["11 of 12", "12 of 12"]
+    said = [line for line in out.splitlines() if "have ended" in line]
+    assert [line.partition(" runs")[0] for line in said] == ["11 of 12", "12 of 12"]
     assert len(looks) == 3
     assert "mine: 12 runs, of them 2 failed" in out.splitlines()
 
@@ -296,7 +296,7 @@ def test_watching_can_be_stopped(call: Call, runs: Path, monkeypatch: pytest.Mon
     assert "stopped; what is written stays" in out and (runs / "report/mine/accuracy.tex").exists()
 
 
-def test_single_runs_can_all_be_scored_at_one_point(call: Call):
+def test_single_runs_can_all_be_evaluated_at_one_point(call: Call):
     out = fine(call, "run", "fedavg", *SMALL, "--rounds", "2", "--set", "lr=0.3")
     folder = Path(out.splitlines()[-1].rpartition("; ")[2])
     accuracy = json.loads((folder / "rounds.jsonl").read_text().splitlines()[-1])["accuracy"]
@@ -324,7 +324,7 @@ def test_no_single_run_is_left_out(call: Call):
         ("FedPer", "finished"),
         ("FedPer", "diverged"),
         ("Local", "finished"),
-        ("FedAvg", "unfinished"),
+        ("FedAvg", "started"),
     }
     assert (
         rows["FedPer", "finished"]["seeds"] == [0, 1, 2]
@@ -342,6 +342,6 @@ def test_no_single_run_is_left_out(call: Call):
         np.std([run["accuracy"] for run in each], ddof=1)
     )
     assert rows["Local", "finished"]["megabytes"] == 0
-    assert rows["FedAvg", "unfinished"]["accuracy"] is None
+    assert rows["FedAvg", "started"]["accuracy"] is None
     out = fine(call, "report", "results/runs", "--only", "tables")
-    assert "DIVERGED" in out and "UNFINISHED" in out
+    assert "DIVERGED" in out and "STARTED" in out

@@ -16,8 +16,8 @@ import pytest
 
 from pflbench.report.load import runs
 from pflbench.report.load.runs import Choice
-from pflbench.report.page.page import as_script
-from pflbench.report.page.runs import embedded
+from pflbench.report.page.html import as_script
+from pflbench.report.page.run_data import embedded
 
 LARGE = {"algorithms": "all", "clients": 100, "rounds": 200}
 RUNS = 22 * 12 * 5
@@ -42,7 +42,7 @@ def test_a_report_of_1320_runs(made_up: Callable[..., Any], tmp_path: Path):
         "partition": ["dir:0.01", "dir:0.1", "dir:1", "path:2"],
     }
     assert (
-        len(made_up(tmp_path / "runs", "large", {**LARGE, "seeds": 5, "settings": [settings]}))
+        len(made_up(tmp_path / "runs", "large", {**LARGE, "seeds": 5, "scenarios": [settings]}))
         == RUNS
     )
     begin = time.perf_counter()

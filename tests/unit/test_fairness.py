@@ -31,7 +31,7 @@ def test_gains_are_those_of_the_same_client_scenario_and_seed():
     ]
 
 
-def test_an_unknown_baseline_is_told():
+def test_an_unknown_baseline_is_an_error():
     with pytest.raises(UserError, match="unknown method 'local'; did you mean 'Local'"):
         fairness.gains(clients({"Local": [0.5]}), "local")
 

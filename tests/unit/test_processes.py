@@ -33,7 +33,7 @@ def test_nothing_to_do():
 
 
 @pytest.mark.parametrize("few", [0, 9])
-def test_a_mistake_that_is_found_there_is_told_here(few: int):
+def test_a_mistake_there_is_raised_here(few: int):
     def refuse(item: int) -> int:
         if item == 2:
             raise UserError(f"not {item}")
@@ -45,7 +45,7 @@ def test_a_mistake_that_is_found_there_is_told_here(few: int):
 
 
 @in_processes
-def test_a_process_that_dies_is_told_and_the_others_end():
+def test_a_process_that_dies_is_an_error_and_the_others_end():
     began = time.monotonic()
     with pytest.raises(UserError, match="died"):
         each(

@@ -270,8 +270,8 @@ def test_agreement_with_ties_is_tau_b():
 
 def test_agreement_is_refused_without_an_order():
     three = pd.Series([1.0, 2.0, math.nan], index=list("abc"))
-    told = Refusal("a comparison of orders needs 3 methods in both, there are 2")
-    assert ranks.agreement(three, three) == told
+    refused = Refusal("a comparison of orders needs 3 methods in both, there are 2")
+    assert ranks.agreement(three, three) == refused
     flat = pd.Series(0.5, index=list("abc"))
     found = ranks.agreement(flat, pd.Series([1.0, 2.0, 3.0], index=list("abc")))
     assert isinstance(found, Refusal) and "all are equal" in found.reason

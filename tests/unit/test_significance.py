@@ -166,7 +166,7 @@ def test_one_method_has_no_pair():
 
 
 @pytest.mark.parametrize(
-    "change, told",
+    "change, message",
     [
         (
             lambda runs: significance.paired_tests(runs, reference="Z"),
@@ -186,6 +186,6 @@ def test_one_method_has_no_pair():
         ),
     ],
 )
-def test_mistakes_are_told(change, told: str):
-    with pytest.raises(UserError, match=told):
+def test_mistakes_are_one_line(change, message: str):
+    with pytest.raises(UserError, match=message):
         change(frame(EIGHT))
