@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from pflbench import testing
 from pflbench.data.partition import Partition
-from pflbench.methods import registry
+from pflbench.methods import costs, registry
 from pflbench.testing import TOY, equal, played, split_by_class, toy
 from pflbench.testing.problem import TOY_CNN
 
@@ -15,13 +16,12 @@ from pflbench.testing.problem import TOY_CNN
 def data_of(federation, *ids):
     """A (n, F) and one-hot Y (n, C) of these clients together, in float64."""
     net = federation.algorithm.net(federation.algorithm.task.initial)
-    x, y = (
-        torch.cat(part)
-        for part in zip(*(next(federation.client(i).samples()) for i in ids), strict=True)
-    )
-    return federation.algorithm.features(net, x).detach().double(), torch.eye(
-        4, dtype=torch.float64
-    )[y]
+    A, Y = [], []
+    for i in ids:  # client by client, as in the method: rounding depends on the batch
+        x, y = next(federation.client(i).samples())
+        A.append(federation.algorithm.features(net, x).detach().double())
+        Y.append(torch.eye(4, dtype=torch.float64)[y])
+    return torch.cat(A), torch.cat(Y)
 
 
 def ridge(A, Y, lam):
@@ -33,9 +33,18 @@ def ridge(A, Y, lam):
     ).solution
 
 
-def personal(federation, id=0):
-    message = federation.algorithm.download(federation.server, (id,))[id]
-    return federation.algorithm.personal_model(federation.client(id), message)["W"]
+def models(federation, id=0):
+    """The client's models by series, from the newest download."""
+    algorithm, client = federation.algorithm, federation.client(id)
+    message = algorithm.download(federation.server, (id,))[id]
+    return {
+        "pre": algorithm.personal_model(client, message),
+        **algorithm.extra_models(client, message),
+    }
+
+
+def weights(federation, series, id=0):
+    return models(federation, id)[series]["W"]
 
 
 def test_one_client_average_own_and_pooled_ridge_are_one():
@@ -88,8 +97,8 @@ def test_large_lambda_times_own_weights_is_a_transposed_y():
 
 def test_large_lambda_p_gives_the_average_and_a_small_one_does_not():
     far, near = played(toy("feddbl", {"lambda_p": 1e9}), 1), played(toy("feddbl"), 1)
-    torch.testing.assert_close(personal(far), far.server["W"], rtol=1e-5, atol=1e-6)
-    assert not torch.allclose(personal(near), near.server["W"], atol=1e-2)
+    torch.testing.assert_close(weights(far, "personalized"), far.server["W"], rtol=1e-5, atol=1e-6)
+    assert not torch.allclose(weights(near, "personalized"), near.server["W"], atol=1e-2)
 
 
 def test_zero_average_and_lambda_p_equal_to_lambda_gives_own_weights():
@@ -106,7 +115,7 @@ def test_personal_weights_have_gradient_0():
     federation = played(toy("feddbl", {"lambda_p": 0.3}), 1)
     for i in range(4):
         A, Y = data_of(federation, i)
-        W, W_G = personal(federation, i).double(), federation.server["W"].double()
+        W, W_G = weights(federation, "personalized", i).double(), federation.server["W"].double()
         lam = 0.3 * A.square().sum() / A.shape[1]
         gradient = A.T @ (A @ W - Y) + lam * (W - W_G)
         assert gradient.abs().max() < 1e-5 * (A.T @ Y).abs().max()
@@ -116,13 +125,8 @@ def test_rotation_of_the_features_leaves_predictions_unchanged(monkeypatch: pyte
     x = torch.randn(60, 1, 8, 8, generator=torch.Generator().manual_seed(1))
 
     def scores(federation):
-        algorithm, client = federation.algorithm, federation.client(1)
-        message = algorithm.download(federation.server, (1,))[1]
-        models = {
-            "personal": algorithm.personal_model(client, message),
-            **algorithm.extra_models(client, message),
-        }
-        return {name: algorithm.predict(model, x) for name, model in models.items()}
+        predict = federation.algorithm.predict
+        return {name: predict(model, x) for name, model in models(federation, 1).items()}
 
     plain = scores(played(toy("feddbl", {"lam": 0.1}), 1))
     cls: Any = registry.load("feddbl")
@@ -130,10 +134,85 @@ def test_rotation_of_the_features_leaves_predictions_unchanged(monkeypatch: pyte
     features = cls.features
     monkeypatch.setattr(cls, "features", lambda self, net, x: features(self, net, x) @ turn)
     turned = scores(played(toy("feddbl", {"lam": 0.1}), 1))
-    assert set(plain) == {"personal", "global", "own"}
+    assert set(plain) == {"pre", "personalized", "own"}
     for name, values in plain.items():
         torch.testing.assert_close(turned[name], values, rtol=1e-4, atol=1e-4)
         assert torch.equal(turned[name].argmax(1), values.argmax(1))
+
+
+def test_the_headline_is_the_published_average_for_every_client_and_the_rest_are_series_of_their_own():
+    federation = played(toy("feddbl"), 1)
+    W = federation.server["W"]
+    for i in range(4):
+        assert torch.equal(weights(federation, "pre", i), W)
+        assert not torch.allclose(weights(federation, "personalized", i), W, atol=1e-2)
+        assert torch.equal(weights(federation, "own", i), federation.states[i]["own"])
+    record, _ = federation.step()
+    assert list(record["accuracy"]) == ["pre", "personalized", "own"]
+    assert registry.load("feddbl").evaluation_point == "pre"
+
+
+@pytest.mark.parametrize(
+    "hp",
+    [
+        {},
+        {"exact": True},
+        {"features": "last"},
+        {"extractor": "fed_warmup", "warmup_rounds": 2},
+        {"extractor": "fed_warmup", "warmup_rounds": 1, "exact": True},
+    ],
+)
+def test_what_a_client_is_sent_and_sends_in_the_whole_run_is_what_the_formulas_say(hp):
+    federation = toy("feddbl", hp, clients=1, rounds=5)
+    assert federation.algorithm.one_shot
+    names = costs.names_of(federation.algorithm, federation.client(0).counts)
+    measured = {"down": 0, "up": 0}
+    for _ in range(5):
+        record, _ = federation.step()
+        for way, parts in record["bytes"].items():
+            measured[way] += sum(parts.values())
+    down, up = (costs.NUMBER * costs.evaluate(each, names) for each in federation.algorithm.costs())
+    assert measured == {"down": down, "up": up}
+
+
+def test_the_conformance_kit_counts_a_one_shot_method_over_all_rounds(monkeypatch):
+    name = "measured-bytes-equal-formula"
+    found = testing.run_check("feddbl", name)
+    assert (found.passed, found.expected_failure) == (True, None)
+    monkeypatch.setattr(registry.load("feddbl"), "costs", lambda self: ("F * C", "F * C"))
+    found = testing.run_check("feddbl", name)
+    assert not found.passed
+    assert "says 2240 numbers of 4 bytes, measured are 2241 (W 2240, n 1)" in found.message
+    assert "all rounds together, client 0" in found.message
+
+
+RANDOM = "features are those of a random network; --body-weights gives pretrained ones"
+
+
+def test_the_record_says_that_features_are_random_unless_they_are_pretrained_or_warmed_up(tmp_path):
+    def notes(hp, **settings):
+        record, _ = played(toy("feddbl", hp, **settings), 2).step()
+        assert set(record["accuracy"]) == {"pre", "personalized", "own"}
+        return record.get("notes", [])
+
+    initial = toy("feddbl", seed=9).algorithm.task.initial
+    body = {name: p.numpy() for name, p in initial.items() if name.startswith("body.")}
+    np.savez(tmp_path / "body.npz", **body)
+    assert notes({}) == [RANDOM]
+    assert notes({}, body_weights=str(tmp_path / "body.npz")) == []
+    assert notes({"extractor": "fed_warmup", "warmup_rounds": 2}) == []
+
+
+def test_pretrained_features_are_used(tmp_path):
+    initial = toy("feddbl", seed=9).algorithm.task.initial
+    body = {name: p.numpy() for name, p in initial.items() if name.startswith("body.")}
+    np.savez(tmp_path / "body.npz", **body)
+    federation = played(toy("feddbl", {"lam": 0.1}, body_weights=str(tmp_path / "body.npz")), 1)
+    net = toy("feddbl", seed=9).algorithm.net(initial)
+    x, y = next(federation.client(0).samples())
+    expected = ridge(net.body(x).detach().double(), torch.eye(4, dtype=torch.float64)[y], 0.1)
+    own = federation.states[0]["own"].double()
+    torch.testing.assert_close(own, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_two_rounds_give_the_same_weights_and_messages_are_counted_once():
@@ -194,4 +273,5 @@ def test_average_is_weighed_by_samples_of_the_first_cohort_and_others_fit_on_the
     message = federation.algorithm.download(federation.server, (absent,))[absent]
     own = federation.algorithm.extra_models(federation.client(absent), message)["own"]["W"]
     assert torch.equal(own.float(), played(toy("feddbl"), 1).states[absent]["own"])
-    assert not torch.allclose(personal(federation, absent), federation.server["W"], atol=1e-2)
+    personalized = weights(federation, "personalized", absent)
+    assert not torch.allclose(personalized, federation.server["W"], atol=1e-2)
