@@ -1,4 +1,6 @@
-"""FedGH: the identities of private bases and a head that the server trains on class means."""
+"""FedGH: the identities of private bodies and a head that the server trains on prototypes."""
+
+from dataclasses import replace
 
 import pytest
 import torch
@@ -60,7 +62,7 @@ def test_one_pair_one_step_moves_the_head_by_minus_rate_times_error_times_mean()
 
 
 def test_pairs_count_once_each_and_one_batch_is_one_step_on_their_mean():
-    algorithm = toy("fedgh", {"server_lr": 0.3}).algorithm
+    algorithm = toy("fedgh", {"server_lr": 0.3, "server_batch": 16}).algorithm
     server, draws = algorithm.init_server(), torch.Generator().manual_seed(0)
     m, labels = torch.rand(5, 8, generator=draws), [0, 1, 3, 1, 2]
     new = algorithm.aggregate(server, {0: pairs(m[:3], labels[:3]), 7: pairs(m[3:], labels[3:])})[
@@ -71,8 +73,8 @@ def test_pairs_count_once_each_and_one_batch_is_one_step_on_their_mean():
     torch.testing.assert_close(next(iter(new.values())) - weight, -0.3 * error.T @ m / 5)
 
 
-def test_published_server_steps_once_per_pair_in_a_new_order_each_round():
-    algorithm = toy("fedgh", {"server_lr": 0.3, "server_batch": 1}).algorithm
+def test_server_steps_once_per_pair_in_a_new_order_each_round():
+    algorithm = toy("fedgh", {"server_lr": 0.3}).algorithm
     server, m = (
         algorithm.init_server(),
         torch.rand(2, 8, generator=torch.Generator().manual_seed(0)),
@@ -94,7 +96,7 @@ def test_published_server_steps_once_per_pair_in_a_new_order_each_round():
     assert len({tuple(row) for row in which}) == 2
 
 
-def test_other_clients_data_reach_a_base_only_through_the_head():
+def test_other_clients_data_reach_a_body_only_through_the_head():
     given = toy("fedgh").partition
     other = Partition((*given.train[:3], given.train[3][:5]), given.test)
     first, second = (toy("fedgh", {"lr": 0.05}, split) for split in (given, other))
@@ -121,6 +123,20 @@ def test_client_of_one_class_sends_one_vector_the_plain_mean_of_z():
         z = federation.algorithm.net(state["theta"]).body(next(client.samples())[0]).detach()
         assert reply["omega"]["labels"].tolist() == [i]
         torch.testing.assert_close(reply["omega"]["means"], z.mean(0, keepdim=True))
+
+
+def test_evaluated_after_training_as_the_authors_report_it():
+    federation = toy("fedgh", {"lr": 0.05})
+    algorithm = federation.algorithm
+    assert algorithm.evaluation_point == "post"
+    message = {"pi": head_of(federation)}
+    client = federation.client(0)
+    reply, state = algorithm.client_update(client, message)
+    after = replace(client, state=state)
+    trained = algorithm.trained_model(after, message, reply)
+    assert equal(trained, state["theta"])
+    assert not equal(pi(trained), message["pi"])
+    assert not equal(trained, algorithm.personal_model(after, message))
 
 
 def test_distance_of_the_head_from_its_start_is_logged():
