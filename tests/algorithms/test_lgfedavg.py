@@ -1,4 +1,4 @@
-"""LG-FedAvg: the identities of private bases and a shared head."""
+"""LG-FedAvg: the identities of private bodies and a shared head."""
 
 import sys
 from functools import partial
@@ -9,6 +9,7 @@ import torch
 from pflbench.data.partition import Partition
 from pflbench.methods import registry
 from pflbench.ops import local_sgd, phi, pi
+from pflbench.sweep import experiment
 from pflbench.testing import bare, equal, personal, played, toy
 
 ALL = {"lr": 0.05, "epochs": 1, "participation": 1.0}
@@ -40,14 +41,14 @@ def test_measured_traffic_and_the_server_are_heads_only():
     assert federation.server["pi"].keys() == pi(federation.algorithm.task.initial).keys()
 
 
-def test_after_the_download_heads_are_identical_and_bases_differ():
+def test_after_the_download_heads_are_identical_and_bodies_differ():
     federation = played(toy("lgfedavg", ALL), 2)
     models = [personal(federation, id) for id in range(4)]
     assert all(equal(pi(model), pi(models[0])) for model in models)
     assert not any(equal(phi(a), phi(b)) for i, a in enumerate(models) for b in models[:i])
 
 
-def test_base_of_an_unselected_client_is_unchanged():
+def test_body_of_an_unselected_client_is_unchanged():
     federation = toy("lgfedavg", {"lr": 0.05, "epochs": 1, "participation": 0.5})
     trained = 0
     for _ in range(4):
@@ -59,12 +60,33 @@ def test_base_of_an_unselected_client_is_unchanged():
     assert trained == 8
 
 
-def test_a_tenth_of_the_clients_takes_part_by_default_and_one_at_least():
-    assert (
-        len(toy("lgfedavg", clients=20, dataset="synthetic:classes=4,side=8,samples=400").select())
-        == 2
-    )
-    assert len(toy("lgfedavg", clients=4).select()) == 1
+def test_all_clients_take_part_by_default_and_a_tenth_in_the_papers_experiments():
+    assert toy("lgfedavg").select() == (0, 1, 2, 3)
+
+    def shares(name):
+        table = {**experiment.read(name), "algorithms": ["lgfedavg", "fedavg"]}
+        runs = [planned.run for planned in experiment.make(name, table).runs]
+        return {(run.algorithm, run.hparams["participation"]) for run in runs}
+
+    for name in ("main", "efficiency", "scalability", "scarcity", "representations"):
+        assert shares(name) == {("lgfedavg", 0.1), ("fedavg", 1.0)}
+    for name in ("digits", "quickstart"):
+        assert shares(name) == {("lgfedavg", 1.0), ("fedavg", 1.0)}
+
+
+def test_the_papers_experiments_can_be_run_without_it():
+    plan = experiment.make("main", {**experiment.read("main"), "algorithms": ["fedavg"]})
+    assert {planned.run.algorithm for planned in plan.runs} == {"fedavg"}
+
+
+def test_the_record_counts_clients_that_never_trained():
+    many = {"clients": 20, "dataset": "synthetic:classes=4,side=8,samples=400", "min_samples": 2}
+    tenth = toy("lgfedavg", {"epochs": 1, "participation": 0.1}, **many)
+    record, _ = tenth.step()
+    assert len(record["cohort"]) == 2
+    assert record["notes"] == ["18 of 20 evaluated clients have never trained"]
+    record, _ = toy("lgfedavg", {"epochs": 1}, **many).step()
+    assert "notes" not in record
 
 
 def test_one_client_is_local_bit_for_bit():
@@ -106,7 +128,7 @@ def test_first_round_head_is_fedavgs_and_later_ones_are_not():
 
 
 @pytest.mark.parametrize("frozen", [True, False])
-def test_with_the_head_at_rate_zero_bases_do_not_depend_on_other_clients(
+def test_with_the_head_at_rate_zero_bodies_do_not_depend_on_other_clients(
     monkeypatch: pytest.MonkeyPatch, frozen: bool
 ):
     if frozen:
