@@ -1,11 +1,18 @@
-"""FedAMP (Huang et al., "Personalized cross-silo federated learning on non-IID data", AAAI 2021), Algorithm 1.
+"""FedAMP (Huang et al., "Personalized cross-silo federated learning on non-IID data", AAAI 2021),
+Algorithm 1.
 
 Down: u_i, the client's cloud model. Up: w_i. Private: w_i. Evaluated: w_i after training (post).
-Deviations: at the FedCoSR paper's alpha = 10000 and sigma = 1 the weights xi leave [0, 1] for models that are close, so
-by default a row whose weights of others exceed 1 - 1/N is scaled down to that (`cap`), and training starts at u_i, not
-at w_i (`start`). The proximal problem gets a pass of SGD. alpha is multiplied by 0.1 every 30 rounds, the FedCoSR
-paper's "decrease by 0.1", and never falls below `alpha_min`, where explicit steps would diverge. Below full
-participation the server mixes the latest model of every client that ever took part.
+Deviations: the squared distances between models are divided by their median in the round
+(`distances`), and sigma is a quarter of it, so that the attention does not depend on how far
+training moves the models. With distances as they are, sigma = 1 and alpha = 10000 of the FedCoSR
+paper give nearly uniform weights while models are close, and the identity when they are far apart.
+The record says when weights are nearly one or the other. alpha = 10000 lets xi leave [0, 1]: a row
+is scaled down where another client would weigh more than the client itself (`cap`), so that u_i is a
+convex combination, and training starts at u_i, not at w_i (`start`). The proximal problem gets a
+pass of SGD. alpha is multiplied by 0.1 every 30 rounds, the FedCoSR paper's "decrease by 0.1", and
+never falls below `alpha_min`, where explicit steps would diverge. Below full participation the
+server mixes the latest model of every client that ever took part. As published: `distances =
+"absolute"`, `cap = "none"`, `start = "own"`; the FedCoSR paper has `sigma = 1`.
 """
 
 from dataclasses import dataclass
@@ -23,12 +30,15 @@ from pflbench.api import (
     Params,
     Replies,
     State,
+    hparam,
     log,
+    note,
 )
-from pflbench.api import hparam
 from pflbench.ops import cross_entropy_loss, local_sgd, proximal
 
 COLUMNS = 1 << 16  # of the matrix of all models that are in float64 at a time
+NEARLY_UNIFORM = 0.1  # no weight differs from 1/N by more than this share of 1/N
+NEARLY_IDENTITY = 0.01  # no client gives more than this weight to the other clients together
 
 
 @dataclass(frozen=True)
@@ -40,15 +50,22 @@ class FedAMPHparams(Hparams):
     alpha_every: int = hparam(30, (1, 1000), "rounds between decays of alpha")
     alpha_min: float = hparam(1.0, (1e-3, 1e5), "where decay of alpha ends; eta lambda / alpha < 2")
     sigma: float = hparam(
-        1.0, (1e-3, 1e6), "scale of squared distances in A(x) = 1 - exp(-x / sigma)"
+        0.25, (1e-3, 1e6), "scale of squared distances in A(x) = 1 - exp(-x / sigma)"
+    )
+    distances: str = hparam(
+        "relative",
+        ["relative", "absolute"],
+        "squared distances over their median in the round, or as they are",
     )
     lam: float = hparam(
         1.0,
         (0.0, 100.0),
         "lambda, weight of the attention term, hence of the pull to the cloud model",
     )
-    cap: bool = hparam(
-        True, [True, False], "keep cloud models convex combinations; false: as published"
+    cap: str = hparam(
+        "own",
+        ["own", "uniform", "none"],
+        "least weight of the own model: the largest other weight, 1/N, or any, as published",
     )
     start: str = hparam("cloud", ["cloud", "own"], "local training starts at u_i or at w_i")
 
@@ -69,57 +86,75 @@ class FedAMP(Algorithm):
         return {"w": self.task.initial}
 
     def alpha(self, t: int) -> float:
-        """alpha_t = alpha_0 decay^floor(t / every), but not below the least (or alpha_0, if that is lower)."""
-        hp = self.hp
-        return max(hp.alpha * hp.alpha_decay ** (t // hp.alpha_every), min(hp.alpha, hp.alpha_min))
+        """alpha_t = alpha_0 decay^floor(t / every), but at least alpha_min (or alpha_0, if lower)."""
+        least = min(self.hp.alpha, self.hp.alpha_min)
+        decayed = self.hp.alpha * self.hp.alpha_decay ** (t // self.hp.alpha_every)
+        return max(decayed, least)
 
     def download(self, server: State, ids: tuple[int, ...]) -> dict[int, Message]:
         """u_i, from all latest models; w^0 for a client that has none."""
-        known = sorted(server["w"])
         messages: dict[int, Message] = {id: {"theta": self.task.initial} for id in ids}
+        known = sorted(server["w"])
         rows = [row for row, id in enumerate(known) if id in messages]
-        if rows:
-            W = torch.stack([flat(server["w"][id]) for id in known])  # (N, P)
-            xi = self.attention(squared_distances(W), self.alpha(int(server["t"])))
-            U = mixed(W, xi[rows])
-            for row, u in zip(rows, U, strict=True):
-                messages[known[row]] = {"theta": unflat(u, self.task.initial)}
+        if not rows:
+            return messages
+        W = torch.stack([flat(server["w"][id]) for id in known])  # (N, P)
+        xi = self.attention(squared_distances(W), self.alpha(int(server["t"])))
+        U = mixed(W, xi[rows])
+        for row, u in zip(rows, U, strict=True):
+            messages[known[row]] = {"theta": unflat(u, self.task.initial)}
         return messages
 
     def attention(self, x: Tensor, alpha: float) -> Tensor:
-        """xi_ij = alpha A'(x_ij) for j != i, xi_ii = 1 - sum_{j != i} xi_ij; x, xi: (N, N) float64."""
+        """xi_ij = alpha A'(x_ij) for j != i, xi_ii = 1 - sum_{j != i} xi_ij; x, xi: (N, N) float64.
+
+        A(x) = 1 - exp(-x / sigma), so A'(x) = exp(-x / sigma) / sigma.
+        """
         N = len(x)
-        xi = (alpha / self.hp.sigma * torch.exp(-x / self.hp.sigma)).fill_diagonal_(0)
-        total, most = xi.sum(1), 1 - 1 / N
-        over = total > most if self.hp.cap else torch.zeros_like(total, dtype=torch.bool)
-        xi = torch.where(over[:, None], xi * (most / total)[:, None], xi)
-        if N > 1:  # xi_max near 0: every client is on its own
-            log(distance=x.sum() / (N * (N - 1)), xi_max=xi.max(), capped=over.sum(), alpha=alpha)
+        if N > 1:
+            log(distance=x.sum() / (N * (N - 1)), alpha=alpha)
+        if self.hp.distances == "relative":
+            x = x / median_distance(x)
+        xi = alpha / self.hp.sigma * torch.exp(-x / self.hp.sigma)
+        xi.fill_diagonal_(0)
+        xi = self.capped(xi)
+        if N > 1:
+            log(xi_max=xi.max())
         xi = xi + torch.diag(1 - xi.sum(1))
         log(xi_ii=xi.diagonal().mean())
+        note_degenerate(xi)
         return xi
 
+    def capped(self, xi: Tensor) -> Tensor:
+        """Rows whose own weight, 1 - sum_j xi_ij, would be too small, scaled down; xi_ii is 0 here."""
+        total = xi.sum(1)
+        if self.hp.cap == "own":
+            largest = xi.max(1).values
+            most = total / (total + largest)  # then 1 - sum_j xi_ij = max_j xi_ij
+        elif self.hp.cap == "uniform":
+            most = torch.full_like(total, 1 - 1 / len(xi))
+        else:
+            return xi
+        over = total > most
+        log(capped=over.sum())
+        return torch.where(over[:, None], xi * (most / total)[:, None], xi)
+
     def client_update(self, client: Client, message: Message) -> tuple[Message, State]:
+        u = message["theta"]
         # CE + lambda / (2 alpha) ||w - u_i||^2
-        loss = proximal(
-            cross_entropy_loss, message["theta"], self.hp.lam / self.alpha(client.round)
-        )
-        w = local_sgd(
-            loss,
-            message["theta"] if self.hp.start == "cloud" else client.state["w"],
-            client,
-            self.hp,
-        )
+        loss = proximal(cross_entropy_loss, u, self.hp.lam / self.alpha(client.round))
+        start = u if self.hp.start == "cloud" else client.state["w"]
+        w = local_sgd(loss, start, client, self.hp)
         return {"theta": w}, {"w": w}
 
     def aggregate(self, server: State, replies: Replies) -> State:
-        return {
-            "w": {**server["w"], **{id: reply["theta"] for id, reply in replies.items()}},
-            "t": server["t"] + 1,
-        }
+        latest = dict(server["w"])
+        for id, reply in replies.items():
+            latest[id] = reply["theta"]
+        return {"w": latest, "t": server["t"] + 1}
 
     def evaluation_messages(self, server: State, cohort: Cohort) -> dict[int, Message]:
-        return {id: {} for id in cohort.ids}  # clients score what they have
+        return {id: {} for id in cohort.ids}  # clients evaluate what they have
 
     def personal_model(self, client: Client, message: Message) -> Model:
         return client.state["w"]
@@ -129,7 +164,10 @@ class FedAMP(Algorithm):
 
 
 def squared_distances(W: Tensor) -> Tensor:
-    """x_ij = ||w_i - w_j||^2: (N, N) float64. Taken from d_i = w_i - w_0, so that equal models are at 0 exactly."""
+    """x_ij = ||w_i - w_j||^2: (N, N) float64.
+
+    Computed from d_i = w_i - w_0, so that equal models are at distance 0 exactly.
+    """
     gram = torch.zeros(len(W), len(W), dtype=torch.float64)
     for w in W.split(COLUMNS, dim=1):
         d = w.double() - w[:1].double()
@@ -138,16 +176,35 @@ def squared_distances(W: Tensor) -> Tensor:
     return (squares[:, None] + squares[None, :] - gram - gram.T).clamp(min=0)
 
 
-def mixed(W: Tensor, xi: Tensor) -> Tensor:
-    """u_i = sum_j xi_ij w_j = w_0 + sum_j xi_ij (w_j - w_0), as rows of xi sum to 1; xi may be some of its rows.
+def median_distance(x: Tensor) -> Tensor:
+    """The median of the distances between models that differ; 1 if all are equal."""
+    positive = x[x > 0]
+    return positive.median() if len(positive) else torch.ones((), dtype=x.dtype)
 
-    With large xi of both signs the first form would lose digits; the second, in float64, is exact for equal models.
+
+def note_degenerate(xi: Tensor) -> None:
+    """Say in the record when attention does nothing: weights of averaging, or of no exchange."""
+    N = len(xi)
+    if N == 1:
+        return
+    others = 1 - xi.diagonal()
+    if (N * xi - 1).abs().max() <= NEARLY_UNIFORM:
+        note("attention weights are nearly uniform: every cloud model is nearly the mean of all")
+    elif others.abs().max() <= NEARLY_IDENTITY:
+        note("attention weights are nearly the identity: every cloud model is nearly the own model")
+
+
+def mixed(W: Tensor, xi: Tensor) -> Tensor:
+    """u_i = sum_j xi_ij w_j = w_0 + sum_j xi_ij (w_j - w_0), as rows of xi sum to 1: (len(xi), P).
+
+    xi may be some of its rows. With large xi of both signs the first form would lose digits; the
+    second, in float64, is exact for equal models.
     """
     first = W[:1].double()
-    parts = zip(W.split(COLUMNS, dim=1), first.split(COLUMNS, dim=1), strict=True)
-    return torch.cat(
-        [(w_0 + xi @ (w.double() - w_0)).float() for w, w_0 in parts], 1
-    )  # (len(xi), P)
+    parts = []
+    for w, w_0 in zip(W.split(COLUMNS, dim=1), first.split(COLUMNS, dim=1), strict=True):
+        parts.append((w_0 + xi @ (w.double() - w_0)).float())
+    return torch.cat(parts, 1)
 
 
 def flat(theta: Params) -> Tensor:
@@ -155,5 +212,8 @@ def flat(theta: Params) -> Tensor:
 
 
 def unflat(vector: Tensor, like: Params) -> Params:
-    parts = zip(like.items(), vector.split([p.numel() for p in like.values()]), strict=True)
-    return {name: part.view(p.shape).to(p.dtype) for (name, p), part in parts}
+    sizes = [p.numel() for p in like.values()]
+    theta = {}
+    for (name, p), part in zip(like.items(), vector.split(sizes), strict=True):
+        theta[name] = part.view(p.shape).to(p.dtype)
+    return theta

@@ -8,10 +8,13 @@ import torch
 
 from pflbench.api import collect_logs
 from pflbench.methods import registry
-from pflbench.testing import equal, played, toy
+from pflbench.testing import TOY, equal, golden, played, split_by_class, toy
 
 fedamp = sys.modules[registry.load("fedamp").__module__]
-UNCAPPED = {"cap": False}
+ABSOLUTE = {"distances": "absolute"}
+UNCAPPED = {**ABSOLUTE, "cap": "none"}
+LITERAL = {**ABSOLUTE, "alpha": 1e4, "sigma": 1.0, "cap": "uniform"}
+"""The FedCoSR paper's values, the own weight being at least 1/N."""
 
 
 def method(hp: dict[str, Any]) -> Any:
@@ -79,7 +82,7 @@ def test_pull_at_w_i_does_not_depend_on_alpha(alpha: float):
     for i, message in cloud(federation).items():
         client = federation.client(i)
         ours = fedamp.flat(algorithm.client_update(client, message)[0]["theta"])
-        plain = fedamp.flat(local.local(theta_of(client), {})[1]["theta"])
+        plain = fedamp.flat(local.client_update(theta_of(client), {})[1]["theta"])
         slopes = {j: torch.exp(-(W[i] - w).square().sum() / sigma) / sigma for j, w in W.items()}
         pull = lam * sum(slopes[j] * (W[i] - w) for j, w in W.items())
         assert pull.abs().max() > 1e-3
@@ -93,12 +96,16 @@ def theta_of(client):
     )
 
 
-@pytest.mark.parametrize("cap", [False, True])
-def test_equal_models_give_u_i_equal_to_w_i_exactly(cap: bool):
+@pytest.mark.parametrize("distances", ["relative", "absolute"])
+@pytest.mark.parametrize("cap", ["own", "uniform", "none"])
+def test_equal_models_give_u_i_equal_to_w_i_exactly(distances: str, cap: str):
     W = models(N=1, P=2000).repeat(20, 1)
-    xi, U = attended({"cap": cap, "alpha": 1e4, "sigma": 1.0}, W)
+    xi, U = attended({"distances": distances, "cap": cap, "alpha": 1e4, "sigma": 1.0}, W)
     assert torch.equal(U, W)
-    assert bool((xi.diagonal() < -1e5).all()) != cap
+    if cap == "none":
+        assert (xi.diagonal() < -1e5).all()
+    else:
+        torch.testing.assert_close(xi, torch.full_like(xi, 1 / 20))
 
 
 def test_close_models_lose_no_digits_at_alpha_10000():
@@ -173,9 +180,11 @@ def test_cloud_model_is_the_same_for_a_client_asked_for_alone():
         torch.testing.assert_close(alone[i], message, rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.parametrize("cap", [False, True])
-def test_permuting_the_clients_permutes_the_cloud_models(cap: bool):
-    federation = toy("fedamp", {"cap": cap, "alpha": 2.0, "sigma": 20.0}, clients=5)
+@pytest.mark.parametrize("distances", ["relative", "absolute"])
+@pytest.mark.parametrize("cap", ["own", "uniform", "none"])
+def test_permuting_the_clients_permutes_the_cloud_models(distances: str, cap: str):
+    hp = {"distances": distances, "cap": cap, "alpha": 2.0, "sigma": 2.0}
+    federation = toy("fedamp", hp, clients=5)
     like = federation.algorithm.task.initial
     W, order = models(P=len(fedamp.flat(like)), scale=0.05), torch.tensor([3, 0, 4, 1, 2])
     ids = tuple(range(5))
@@ -208,21 +217,143 @@ def test_reported_sample_counts_change_nothing():
 
 
 @pytest.mark.parametrize("scale", [1e-3, 0.05, 0.3, 3.0])
-def test_cap_keeps_xi_convex(scale: float):
-    xi, U = attended({"alpha": 1e4, "sigma": 1.0}, W := models(scale=scale))
+@pytest.mark.parametrize("hp", [{}, {**ABSOLUTE, "sigma": 1.0}, LITERAL])
+def test_cap_keeps_xi_convex(hp: dict[str, Any], scale: float):
+    xi, U = attended(hp, W := models(scale=scale))
     torch.testing.assert_close(xi.sum(1), torch.ones(5, dtype=torch.float64))
     assert (xi >= 0).all()
     assert (xi.diagonal() >= 1 / 5 - 1e-12).all()
     assert (W.max(0).values + 1e-6 >= U).all() and (W.min(0).values - 1e-6 <= U).all()
 
 
-def test_cap_touches_only_rows_that_exceed_it():
+def test_no_other_client_weighs_more_than_the_client_itself():
+    W = torch.cat([models(N=4, scale=0.3), models(N=1, scale=0.3).repeat(2, 1) + 0.01])
+    own, _ = attended({}, W)
+    assert (own.diagonal() >= own.max(1).values - 1e-12).all()
+    uniform, _ = attended({"cap": "uniform"}, W)
+    assert (uniform.diagonal() < uniform.max(1).values).any()
+
+
+@pytest.mark.parametrize("cap, own", [("uniform", 1 / 5), ("own", None)])
+def test_cap_touches_only_rows_that_exceed_it(cap: str, own: float | None):
     W = torch.cat([models(N=3, scale=0.01), 5 + models(N=2, scale=3.0)])
     capped, free = (
-        attended({"cap": cap, "alpha": 10.0, "sigma": 1.0}, W)[0] for cap in (True, False)
+        attended({**ABSOLUTE, "cap": cap, "alpha": 10.0, "sigma": 1.0}, W)[0]
+        for cap in (cap, "none")
     )
     assert torch.equal(capped[3:], free[3:])
-    torch.testing.assert_close(capped[:3].diagonal(), torch.full((3,), 1 / 5, dtype=torch.float64))
+    others = capped[:3] - torch.diag_embed(capped.diagonal())[:3]
+    expected = others.max(1).values if own is None else torch.full((3,), own, dtype=torch.float64)
+    torch.testing.assert_close(capped[:3].diagonal(), expected)
+    ratio = others / (free[:3] - torch.diag_embed(free.diagonal())[:3])
+    torch.testing.assert_close(ratio[0, 1], ratio[0, 2])
+
+
+@pytest.mark.parametrize("t", [0, 200])
+def test_by_default_the_scale_of_the_models_does_not_matter(t: int):
+    """Neither at alpha = 10000 nor at its least."""
+    near, far = (
+        attended({}, models(scale=scale), method({}).alpha(t))[0] for scale in (1e-3, 10.0)
+    )
+    torch.testing.assert_close(near, far, rtol=1e-4, atol=1e-6)
+    absolute = [
+        attended(LITERAL, models(scale=scale), method({}).alpha(t))[0] for scale in (1e-3, 10.0)
+    ]
+    torch.testing.assert_close(absolute[0], torch.full_like(near, 1 / 5), rtol=1e-3, atol=0)
+    assert torch.equal(absolute[1], torch.eye(5, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("t", [0, 200])
+@pytest.mark.parametrize("N", [2, 5, 20])
+def test_models_that_are_equally_far_apart_are_neither_ignored_nor_preferred(N: int, t: int):
+    W = torch.eye(N)
+    xi, _ = attended({}, W, method({}).alpha(t))
+    others = 1 - xi.diagonal()
+    assert (others >= 0.05).all() and (others <= 1 - 1 / N + 1e-12).all()
+    off = xi[~torch.eye(N, dtype=torch.bool)]
+    torch.testing.assert_close(off, off[:1].expand_as(off))
+
+
+def test_unit_of_distances_is_the_median_of_those_between_different_models():
+    W = torch.tensor([[0.0], [0.0], [0.0], [1.0], [3.0]])  # squares: 0, 1, 4 and 9
+    x = fedamp.squared_distances(W)
+    assert fedamp.median_distance(x) == 4
+    xi, _ = attended({"cap": "none", "alpha": 2.0, "sigma": 0.5}, W)
+    expected = 2.0 / 0.5 * torch.exp(-x[3, 4] / 4 / 0.5)
+    torch.testing.assert_close(xi[3, 4], expected)
+
+
+def two_clusters(plugin: str, rounds: int = 3, **hp: Any):
+    """Four clients of classes 0 and 1, four of classes 2 and 3, with as many samples each."""
+    train, test = [[0, 1] * 4] * 4 + [[2, 3] * 4] * 4, [[0, 1]] * 4 + [[2, 3]] * 4
+    split = split_by_class(TOY["dataset"], train, test)
+    return played(toy(plugin, {"lr": 0.1, "batch_size": 4, **hp}, split), rounds)
+
+
+def test_clients_prefer_models_of_clients_with_data_like_theirs():
+    federation = two_clusters("fedamp")
+    W = torch.stack([fedamp.flat(federation.server["w"][i]) for i in range(8)])
+    xi, _ = attended({}, W)
+    same = torch.zeros(8, 8, dtype=torch.bool)
+    same[:4, :4] = same[4:, 4:] = True
+    others = xi.clone().fill_diagonal_(0)
+    own, other = others[same].sum() / 8, others[~same].sum() / 8  # of a client, to 3 and to 4
+    assert own > 4 * other
+    assert own > 0.3
+    assert (
+        others.masked_fill(~same, 0).max(1).values > others.masked_fill(same, 0).max(1).values
+    ).all()
+
+
+def test_with_two_clusters_fedamp_is_neither_fedavg_nor_local_as_literal_values_are_fedavg():
+    ours, literal = two_clusters("fedamp"), two_clusters("fedamp", **LITERAL)
+    fedavg, local = two_clusters("fedavg", rounds=2), two_clusters("local")
+    for i in range(8):
+        reply, _ = fedavg.algorithm.client_update(fedavg.client(i), fedavg.server)
+        after_fedavg = fedamp.flat(reply["theta"])
+        alone = fedamp.flat(local.states[i]["theta"])
+        mine = fedamp.flat(ours.states[i]["w"])
+        moved = (mine - fedamp.flat(ours.algorithm.task.initial)).norm()
+        assert (mine - after_fedavg).norm() > 0.1 * moved
+        assert (mine - alone).norm() > 0.1 * moved
+        assert (fedamp.flat(literal.states[i]["w"]) - after_fedavg).norm() < 0.1 * moved
+
+
+UNIFORM = "attention weights are nearly uniform: every cloud model is nearly the mean of all"
+IDENTITY = "attention weights are nearly the identity: every cloud model is nearly the own model"
+
+
+@pytest.mark.parametrize(
+    "hp, expected",
+    [
+        ({}, []),
+        ({"sigma": 100.0}, [UNIFORM]),
+        (LITERAL, [UNIFORM]),
+        ({"sigma": 0.001}, [IDENTITY]),
+        ({**UNCAPPED, "sigma": 1e-3, "lr": 1.0}, [IDENTITY]),
+    ],
+)
+def test_the_record_says_when_weights_are_nearly_uniform_or_nearly_the_identity(hp, expected):
+    federation = toy("fedamp", hp)
+    first, _ = federation.step()
+    second, _ = federation.step()
+    assert first.get("notes", []) == []  # no models yet: everybody starts with w^0
+    assert second.get("notes", []) == expected
+
+
+def test_a_single_client_is_not_said_to_be_on_its_own():
+    federation = played(toy("fedamp", clients=1), 1)
+    record, _ = federation.step()
+    assert "notes" not in record
+
+
+def test_literal_values_give_what_they_gave():
+    """Distances from the start after three rounds of the golden problem, as first recorded."""
+    federation = toy("fedamp", {**LITERAL, "participation": 1.0}, **golden.PROBLEM)
+    played(federation, 3)
+    start = fedamp.flat(federation.algorithm.task.initial).double()
+    moved = [float((fedamp.flat(federation.states[i]["w"]) - start).norm()) for i in range(4)]
+    assert moved == pytest.approx([0.0393967, 0.0219886, 0.0280938, 0.0272736], rel=1e-3)
 
 
 def test_alpha_falls_by_a_factor_and_not_below_its_least():
@@ -278,7 +409,7 @@ def test_server_mixes_latest_models_also_of_clients_outside_the_cohort():
 def test_what_is_logged():
     W = torch.cat([models(N=3, scale=0.01), 5 + models(N=2, scale=3.0)])
     with collect_logs() as logs:
-        xi, _ = attended({"alpha": 10.0, "sigma": 1.0}, W)
+        xi, _ = attended({**LITERAL, "alpha": 10.0}, W)
     pairs = [(W[i] - W[j]).square().sum().item() for i in range(5) for j in range(i)]
     torch.testing.assert_close(logs["distance"], sum(pairs) / len(pairs), rtol=1e-5, atol=0)
     assert logs["capped"] == 3
