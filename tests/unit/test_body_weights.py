@@ -159,7 +159,7 @@ def test_a_file_that_cannot_be_read_is_refused_in_one_line(tmp_path, name, conte
 
 @pytest.mark.parametrize("name", ["missing.npz", "missing.pt"])
 def test_a_file_that_is_not_there_is_named(tmp_path, name):
-    with pytest.raises(UserError, match="cannot read .*missing.*No such file") as refused:
+    with pytest.raises(UserError, match=r"cannot read .*missing.*No such file") as refused:
         initial(str(tmp_path / name))
     assert "\n" not in str(refused.value)
 
