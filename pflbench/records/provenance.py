@@ -1,4 +1,4 @@
-"""Where a number comes from: configuration, data, code, versions, machine."""
+"""Where a number comes from: code, versions of packages, machine."""
 
 import os
 import platform
@@ -7,39 +7,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from pflbench import config
-from pflbench.data import class_counts
-from pflbench.methods import registry
-from pflbench.simulation.client_worker import Setup
-
 PACKAGES = ("pflbench", "torch", "numpy", "scipy")
 
 
-def about(setup: Setup, workers: int, scale: str | None = None) -> dict[str, Any]:
-    """The content of `run.json`, but for the run's id."""
-    run, split, data = setup.run, setup.partition, setup.data
-    cls = registry.load(setup.plugin)
+def environment(device: str, workers: int) -> dict[str, Any]:
+    """What a run is done with: a part of `run.json`."""
     return {
-        "config": config.as_json(run),
-        "scale": scale,
-        "method": {
-            "title": cls.title,
-            "evaluation_point": cls.evaluation_point,
-            "one_shot": cls.one_shot,
-            "costs": dict(zip(("down", "up"), setup.algorithm().costs(), strict=True)),
-        },
-        "data": {"title": data.title, "digest": data.digest, "classes": data.classes},
-        "partition": {
-            "digest": split.digest,
-            **{
-                f"n_{part}": [len(rows) for rows in clients]
-                for part, clients in split.parts.items()
-            },
-            **{
-                f"{part}_classes": class_counts.sparse(clients, data.y, data.classes)
-                for part, clients in split.parts.items()
-            },
-        },
         "code": code_version(),
         "versions": {
             "python": platform.python_version(),
@@ -49,7 +22,7 @@ def about(setup: Setup, workers: int, scale: str | None = None) -> dict[str, Any
             "system": platform.platform(),
             "processor": platform.machine(),
             "cores": os.cpu_count(),
-            "device": setup.device,
+            "device": device,
             "workers": workers,
         },
     }

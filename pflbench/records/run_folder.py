@@ -1,6 +1,6 @@
 """A run's folder: what it is (`run.json`), its numbers (`rounds.jsonl`), its timing, its checkpoints, its end.
 
-`rounds.jsonl` holds what the seed determines and is the same on every try; seconds are apart in `timing.jsonl`.
+`rounds.jsonl` has what the seed determines and is the same in every attempt; seconds are apart in `timing.jsonl`.
 Every file but the two `.jsonl` is written to one side and renamed, so a reader never sees half of one. A checkpoint
 may name files of `states/` that hold clients' private states; those go when no checkpoint needs them any more.
 """
@@ -50,11 +50,11 @@ class RunFolder:
         there = read_json(self.folder / "run.json")
         if there and there.get("id") != self.run_id:
             raise UserError(
-                f"{self.folder} holds another run, {there.get('id')}; choose another --out or use --fresh"
+                f"{self.folder} has another run, {there.get('id')}; choose another --out or use --fresh"
             )
-        if not there and (strays := self._checkpoints()):
+        if not there and (found := self._checkpoints()):
             raise UserError(
-                f"checkpoint {strays[-1]} is of an unknown run (no run.json); remove it or use --fresh"
+                f"checkpoint {found[-1]} is of an unknown run (no run.json); remove it or use --fresh"
             )
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -67,18 +67,12 @@ class RunFolder:
             raise unwritable(self.folder, error) from error
 
     def clear(self) -> None:
-        """Forget the run's numbers and checkpoints; who tried it when stays known."""
-        kinds = (
-            "checkpoint-*.pt",
-            "*.npz",
-            "*.jsonl",
-            "*.json",
-        )  # run.json last: a checkpoint must not be without it
-        for path in [
-            path for kind in kinds for path in sorted(self.folder.glob(kind), reverse=True)
-        ]:
-            if path.name != ATTEMPTS:
-                path.unlink()
+        """Forget the run's numbers and checkpoints; its attempts stay known."""
+        # run.json last: a checkpoint must not be without it
+        for kind in ("checkpoint-*.pt", "*.npz", "*.jsonl", "status.json", "run.json"):
+            for path in self.folder.glob(kind):
+                if path.name != ATTEMPTS:
+                    path.unlink()
         shutil.rmtree(self.folder / STATES, ignore_errors=True)
 
     def append(self, file: str, record: Mapping[str, Any]) -> None:
@@ -106,25 +100,19 @@ class RunFolder:
         shutil.rmtree(self.folder / STATES, ignore_errors=True)
 
     def save(self, snapshot: Mapping[str, Any]) -> None:
-        """Write a checkpoint whose name carries its round and the checksum of its bytes; keep the newest two."""
+        """Write a checkpoint whose name has its round and the checksum of its bytes; keep the newest two."""
         import torch  # here, because whoever only reads numbers should not wait for it
-
-        from pflbench.simulation import messages
 
         named = _files_named(snapshot)
         known = set().union(*self._named.values())
         try:
             numbers = [self.folder / file for file in ("rounds.jsonl", "timing.jsonl")]
-            _to_disk(
-                [*numbers, *(self.folder / STATES / name for name in named - known)]
-            )  # before it speaks of them
+            states = [self.folder / STATES / name for name in named - known]
+            _to_disk([*numbers, *states])  # before the checkpoint that names them
         except OSError as error:
             raise unwritable(self.folder, error) from error
         buffer = io.BytesIO()
-        server = messages.sent(
-            snapshot["server"]
-        )  # a tensor that is a view would be saved with all it is a view of
-        torch.save({**snapshot, "server": server, "run": self.run_id}, buffer)
+        torch.save({**snapshot, "run": self.run_id}, buffer)
         path = self.folder / f"checkpoint-{snapshot['round']:06d}-{checksum(buffer.getbuffer())}.pt"
         write(path, buffer.getbuffer())
         self._named[path.name] = named
@@ -142,7 +130,7 @@ class RunFolder:
                 (folder / name).unlink(missing_ok=True)
 
     def restore(self) -> dict[str, Any] | None:
-        """The newest sound checkpoint, if any. How an earlier try ended is forgotten, and what rounds after the
+        """The newest sound checkpoint, if any. How an earlier attempt ended is forgotten, and what rounds after the
         checkpoint left in the `.jsonl` files is cut off; checkpoints that are not sound are deleted.
         """
         found, unsound = None, []
@@ -233,7 +221,7 @@ def unwritable(folder: Path, error: OSError) -> Unwritable:
     """The error for a folder that takes no file: full, read-only, not ours."""
     advice = "choose another --out"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        advice = "make space; the same command then goes on, and what is stored is sound"
+        advice = "make space; the same command then goes on"
     return Unwritable(f"cannot write to {folder}: {error.strerror or error}; {advice}")
 
 
@@ -241,10 +229,7 @@ def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
     if path.exists():
         for line in path.read_bytes().splitlines(keepends=True):
             try:
-                yield (
-                    line,
-                    orjson.loads(line),
-                )  # several times as fast as json, for a report of many runs
+                yield line, orjson.loads(line)  # several times as fast as json
             except ValueError:
                 return
 

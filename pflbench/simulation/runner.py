@@ -7,13 +7,14 @@ from pathlib import Path
 
 from pflbench.config import Run
 from pflbench.data import datasets, partition
+from pflbench.data.datasets import Data
 from pflbench.errors import RunFailed, UserError
-from pflbench.records import provenance
 from pflbench.records.leases import FINAL, Lease, LeaseLost, Leases
 from pflbench.records.run_folder import STATES, RunFolder
 from pflbench.simulation import engine, messages, representations
 from pflbench.simulation.client_states import ClientStates
 from pflbench.simulation.client_worker import Setup
+from pflbench.simulation.description import described
 from pflbench.simulation.federation import Diverged, Federation, Record
 from pflbench.simulation.threads import one_thread
 
@@ -22,12 +23,16 @@ Watcher = Callable[[Record, Record], None]
 
 
 def prepare(
-    run: Run, plugin: str | None = None, data_root: Path | None = None, device: str = "cpu"
+    run: Run,
+    plugin: str | None = None,
+    data_root: Path | None = None,
+    device: str = "cpu",
+    data: Data | None = None,
 ) -> Setup:
-    """Load data, draw the partition and build the method: every mistake of the user shows here,
-    before any file.
+    """Load the data unless given, draw the partition and build the method: every mistake of the
+    user shows here, before any file.
     """
-    loaded = datasets.load(run.dataset, data_root)
+    loaded = data or datasets.load(run.dataset, data_root)
     split = partition.make(run.partition, loaded.y, loaded.classes, _partition_options(run))
     setup = Setup(run, plugin or run.algorithm, loaded, split, device)
     setup.algorithm()  # fails where its hyperparameters, its network or the device do not fit
@@ -63,7 +68,7 @@ def execute(
     being in files; it changes no number.
     """
     records = RunFolder(out / setup.run.id, setup.run.id)
-    about = provenance.about(setup, workers, scale)
+    about = described(setup, workers, scale)
     if records.status.get("status") in FINAL and not fresh:
         records.open(about)
         records.tidy()  # it may have been killed before it could

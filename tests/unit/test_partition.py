@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from pflbench.data import class_counts, label_skew, partition, scarcity
 from pflbench.errors import UserError
-from pflbench.records import provenance
 from pflbench.rng import numpy_stream
+from pflbench.simulation.description import described
 from pflbench.testing import TOY, split_by_class, toy
 
 BALANCED = np.arange(1000) % 10
@@ -446,7 +446,7 @@ def test_run_json_has_the_classes_of_every_client():
     setup = toy(
         "fedavg", split=split_by_class(TOY["dataset"], [[0, 0, 3], [2]], [[3, 3], []])
     ).setup
-    about = json.loads(json.dumps(provenance.about(setup, 1)))["partition"]
+    about = json.loads(json.dumps(described(setup, 1)))["partition"]
     assert about["train_classes"] == [{"0": 2, "3": 1}, {"2": 1}]
     assert about["test_classes"] == [{"3": 2}, {}]
 
