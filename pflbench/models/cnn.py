@@ -1,4 +1,4 @@
-"""The convolutional network of the FedCoSR paper."""
+"""A small convolutional network: two convolutions, a hidden layer and the classes."""
 
 import math
 
