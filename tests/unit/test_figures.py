@@ -670,6 +670,12 @@ def test_a_method_has_the_same_colour_in_all_figures():
     )
 
 
+def test_captions_name_methods_whose_runs_are_of_an_earlier_version():
+    runs = [made("fedavg"), replace(made("moon"), outdated=True)]
+    for kind in (learning.draw, pareto.draw):
+        assert "Of an earlier version of the method: MOON." in one(kind, *runs).caption
+
+
 def test_a_note_says_that_scenarios_are_too_few_for_ranks():
     parts, notes = drawn(critical_difference.draw, made("fedavg"), made("moon"), made("fedcosr"))
     assert parts == {}

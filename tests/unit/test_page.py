@@ -290,8 +290,7 @@ def test_an_experiment_at_a_glance():
     found = card(experiment(*runs), "there")
     counts = {"finished": 1, "failed": 1, "outdated": 1, "missing": 1}
     assert (found["anchor"], found["total"], found["counts"]) == ("there", 4, counts)
-    # A run that has not started has no title of its method yet.
-    assert found["size"] == "2 methods; 1 scenario; seeds 0, 1, 2"
+    assert found["size"] == "1 method; 1 scenario; seeds 0, 1, 2"
 
 
 def test_a_run_is_carried_with_its_notes_its_state_and_the_version_of_its_method():

@@ -1,4 +1,6 @@
-"""An experiment as figures show it: runs that differ in the seed only are one group, with a label and a look."""
+"""An experiment as figures show it: runs that differ in the seed only are one group, with a label
+and a look.
+"""
 
 import re
 from collections import Counter
@@ -103,12 +105,14 @@ class Overview:
         return f"mean accuracy over clients{weights} {self.moment}"
 
     def caption(self, text: str, groups: Iterable[Group]) -> str:
-        """The text, then seeds, scale, and the runs that are not counted."""
+        """The text, then seeds, scale, the runs that are not counted, and those of earlier versions
+        of methods.
+        """
         shown = list(groups)
         number = span(len(group.finished) for group in shown if group.finished)
         scale = f", scale {self.scale}" if self.scale else ""
         seeds = f"{plural(number, 'seed')}{scale}."
-        return " ".join(filter(None, [text, seeds, _not_counted(shown)]))
+        return " ".join(filter(None, [text, seeds, _not_counted(shown), _outdated(shown)]))
 
 
 def overview(experiment: Experiment, choice: Choice) -> Overview:
@@ -135,7 +139,9 @@ def ranked(groups: Iterable[Group]) -> list[Group]:
 
 
 def _method_looks(laid_out: layout.Layout) -> dict[str, Look]:
-    """Those of a paper's figures where the experiment is the paper's: its scenarios, its methods, no other proposed."""
+    """Those of a paper's figures where the experiment is the paper's: its scenarios, its methods,
+    no other proposed.
+    """
     methods = list(dict.fromkeys(row.method for row in laid_out.rows))
     for paper in papers():
         own = all(column.paper == paper.name for column in laid_out.columns)
@@ -155,8 +161,13 @@ def _state(run: Numbers) -> str:
     return "without an accuracy" if run.status == "finished" else run.status
 
 
+def _outdated(groups: Sequence[Group]) -> str:
+    labels = dict.fromkeys(group.label for group in groups if layout.outdated(group.runs))
+    return f"Of an earlier version of the method: {', '.join(labels)}." if labels else ""
+
+
 def _not_counted(groups: Sequence[Group]) -> str:
-    """Runs that do not count: failures by name, runs that are not finished yet by name or number."""
+    """Runs that do not count: failures by name, unfinished runs by name or number."""
     planned: Counter[str] = Counter()
     lacking: dict[str, Counter[str]] = {}
     for group in groups:

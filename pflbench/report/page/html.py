@@ -87,7 +87,7 @@ def card(experiment: Experiment, anchor: str) -> dict[str, Any]:
     counts = Counter(OUTDATED if run.outdated else run.status for run in runs)
     seeds = sorted({run.planned.config["seed"] for run in runs})
     sizes = {
-        "method": len({run.method for run in runs}),
+        "method": len({run.planned.config["algorithm"] for run in runs}),
         "scenario": len({run.planned.scenario for run in runs}),
         "variant": len({run.planned.variant for run in runs} - {""}),
     }
