@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
 from typing import Any, Protocol
 
@@ -58,8 +59,7 @@ class Processes:
 
     def __init__(self, setup: Setup, workers: int) -> None:
         self.sizes = [len(rows) for rows in setup.partition.train]
-        # A fork would copy locks that other threads hold, and CUDA forbids it.
-        context = multiprocessing.get_context("spawn")
+        context = _context()
         self.workers: dict[Connection, BaseProcess] = {}
         self.shared: dict[int, bytes] = {}  # messages of the jobs at hand, by identity
         for _ in range(workers):
@@ -154,12 +154,25 @@ def deaf_to_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+def _context() -> ForkServerContext | SpawnContext:
+    """How workers start: as forks of a server process that has torch loaded and does nothing else.
+
+    A fork of this process would copy locks that other threads hold, and CUDA forbids it.
+    """
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    return context
+
+
 def _pickled(value: Any) -> bytes:
     return pickle.dumps(value, protocol=5)
 
 
 def _worker(pipe: Connection, setup: Setup) -> None:
     """Do jobs until the other side closes the pipe."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
     worker = ClientWorker(setup)
     while True:
