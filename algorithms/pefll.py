@@ -1,23 +1,33 @@
-"""PeFLL (Scott et al., "PeFLL: personalized federated learning by learning to learn", ICLR 2024), Algorithms 1 and 2.
+"""PeFLL (Scott et al., "PeFLL: personalized federated learning by learning to learn", ICLR 2024),
+Algorithms 1 and 2.
 
-A hypernetwork h on the server makes a client's whole model, theta_i = h(v_i; H), from a descriptor v_i: the mean of an
-embedding network e(x, y; E) over the client's data. E and H learn end to end from local training.
+A hypernetwork h on the server makes a client's whole model, theta_i = h(v_i; H), from a descriptor
+v_i: the mean of an embedding network e(x, y; E) over the client's data. E and H learn end to end
+from local training.
 
-Down: E, then theta_i, then dv_i. Up: v_i, then D_i, then dE_i. Private: nothing (E, while a round lasts).
-Evaluated: theta_i = h(v_i) with v_i over all training data, without fine-tuning (pre).
-Deviations: the server standardises descriptors, by the first it ever gets (lowest id of round 1; until then each by
-itself). Local training is an epoch of plain SGD, in the public code 50 steps with momentum. The L2 terms act, unlike
-there; lambda_h is h's and lambda_v is e's, the reverse of the FedCoSR paper (both 0.001). Images under 32x32 are padded
-with zeros. Classes that a client lacks may be predicted (option). The networks are sized for the FedCoSR paper's CNN;
-its cost 2(Omega + theta) has no prototypes to count here: it is 2(E + l + theta).
+Down: E, then theta_i, then dv_i. Up: v_i, then D_i, then dE_i. Private: nothing (E, while an
+exchange lasts).
+Evaluated: theta_i = h(v_i) with v_i over all training data, without fine-tuning; a class that the
+client has no sample of is never predicted (pre).
+Deviations: where the FedCoSR paper is silent, as the authors' code: a server step takes 5 clients,
+so that a round over 20 takes 4 steps, in a random order of the clients (their 5000 steps take 5 of
+90 each); the descriptor is of one batch in training and of all data in evaluation; absent classes
+are masked, by -inf, theirs by a factor of 0. Local training is a pass of plain SGD, there 50 steps
+with momentum, about a pass in the FedCoSR paper's scenarios. The server standardises descriptors by
+the first it ever gets (lowest id of the first step; until then each by itself). The L2 terms act,
+unlike there; lambda_h is h's and lambda_v is e's, the reverse of the FedCoSR paper (both 0.001).
+Images under 32x32 are padded with zeros. The networks are sized for the FedCoSR paper's CNN; its
+cost 2(Omega + theta) has no prototypes to count here: it is 2(E + l + theta).
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor
-from torch.nn.functional import conv2d, linear, max_pool2d, one_hot, pad, relu
+from torch import Tensor, nn
+from torch.func import functional_call, vjp
+from torch.nn.functional import conv2d, max_pool2d, one_hot, pad, relu
 
 from pflbench.api import (
     Algorithm,
@@ -32,16 +42,23 @@ from pflbench.api import (
     Task,
     hparam,
 )
-from pflbench.ops import cross_entropy_loss, local_sgd, weighted_mean
+from pflbench.ops import cross_entropy_loss, local_sgd, optimizer_of, weighted_mean
 
 
 @dataclass(frozen=True)
 class PeFLLHparams(Hparams):
     batch_size: int = hparam(
-        32, (1, 1024), "b, samples in a batch, of local training and of a round's descriptor"
+        32, (1, 1024), "b, samples in a batch, of local training and of a descriptor"
     )
+    epochs: int = hparam(1, (0, 50), "r, passes over the local data per exchange")
     clip: float = hparam(
         50.0, (0.0, 1000.0), "bound on the gradient norm in local training; 0: none"
+    )
+    clients_per_step: int = hparam(
+        5, (1, 1000), "clients in a server step, at most; a round has as many steps as that takes"
+    )
+    exchanges: int = hparam(
+        1, (1, 50), "server steps per round that each client of the cohort takes part in"
     )
     server_lr: float = hparam(2e-4, (1e-5, 1e-2), "learning rate of the server's Adam on E and H")
     server_clip: float = hparam(
@@ -58,8 +75,72 @@ class PeFLLHparams(Hparams):
     )
     output_scale: float = hparam(1.0, (0.01, 1.0), "factor on the initial output layers of h")
     mask_absent: bool = hparam(
-        False, [False, True], "never predict a class that the client has no sample of"
+        True, [True, False], "never predict a class that the client has no sample of"
     )
+
+
+class EmbeddingCNN(nn.Module):
+    """e(x, y): a CNN on the image and C constant planes, the one-hot label."""
+
+    def __init__(self, shape: tuple[int, int, int], classes: int, length: int) -> None:
+        super().__init__()
+        self.channels, height, width = shape
+        rows = convolved(max(height, 32))
+        columns = convolved(max(width, 32))
+        self.conv1 = nn.Conv2d(self.channels + classes, 16, 5)
+        self.conv2 = nn.Conv2d(16, 32, 5)
+        self.fc1 = nn.Linear(32 * rows * columns, 120)
+        self.fc2 = nn.Linear(120, 84)
+        self.fc3 = nn.Linear(84, length)
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        z = self.first_layer(padded(x), y)
+        z = relu(max_pool2d(z, 2))
+        z = relu(max_pool2d(self.conv2(z), 2))
+        z = relu(self.fc1(z.flatten(1)))
+        z = relu(self.fc2(z))
+        embedded: Tensor = self.fc3(z)  # (B, l)
+        return embedded
+
+    def first_layer(self, x: Tensor, y: Tensor) -> Tensor:
+        """conv1 of image and planes: a plane of ones adds the sum of its kernel."""
+        of_image = self.conv1.weight[:, : self.channels]
+        of_planes = self.conv1.weight[:, self.channels :]
+        label_term = of_planes.sum((2, 3)).T[y]  # (B, 16)
+        return conv2d(x, of_image, self.conv1.bias) + label_term[:, :, None, None]
+
+
+class LabelEmbedding(nn.Module):
+    """e(x, y): a linear map of the one-hot label."""
+
+    def __init__(self, classes: int, length: int) -> None:
+        super().__init__()
+        self.fc = nn.Linear(classes, length)
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        label = one_hot(y, self.fc.in_features)
+        embedded: Tensor = self.fc(label.float())
+        return embedded
+
+
+class Hypernetwork(nn.Module):
+    """h: standardised descriptors (N, l) -> N models, each parameter by an output layer of its own."""
+
+    def __init__(self, length: int, theta: Params) -> None:
+        super().__init__()
+        self.shapes = {name: tuple(p.shape) for name, p in theta.items()}
+        self.hidden = nn.Sequential(nn.Linear(length, 100))
+        for _ in range(3):
+            self.hidden.append(nn.ReLU())
+            self.hidden.append(nn.Linear(100, 100))
+        outputs = [nn.Linear(100, p.numel()) for p in theta.values()]
+        self.outputs = nn.ModuleList(outputs)
+
+    def forward(self, v: Tensor) -> Params:
+        a = self.hidden(v)
+        values = [output(a) for output in self.outputs]
+        named = zip(self.shapes, values, strict=True)
+        return {name: value.view(-1, *self.shapes[name]) for name, value in named}
 
 
 class PeFLL(Algorithm):
@@ -67,180 +148,229 @@ class PeFLL(Algorithm):
     family = "Meta-learning"
     hp: PeFLLHparams
 
-    def costs(self) -> tuple[str, str]:
-        return "E + theta + l", "l + theta + E"
-
     def __init__(self, hp: Hparams, task: Task) -> None:
         super().__init__(hp, task)
-        self.l = 1 + task.clients // 4  # entries of a descriptor
-        flat = 32 * math.prod(((max(side, 32) - 4) // 2 - 4) // 2 for side in task.shape[1:])
-        convs = {"conv1": (16, task.shape[0] + task.classes, 5, 5), "conv2": (32, 16, 5, 5)}
-        cnn = {**convs, "fc1": (120, flat), "fc2": (84, 120), "fc3": (self.l, 84)}
-        self.e = (
-            cnn if self.hp.embed == "cnn" else {"fc": (self.l, task.classes)}
-        )  # weights of layers: (out, in, ...)
-        hidden = {f"hidden{j}": (100, 100 if j else self.l) for j in range(4)}
-        self.h = {
-            **hidden,
-            **{name: (p.numel(), 100) for name, p in task.initial.items()},
-        }  # one output per tensor
+        self.length = 1 + task.clients // 4  # l, entries of a descriptor
+        self.e: nn.Module
+        with torch.device("meta"):  # structure alone: values are in the server's state
+            if self.hp.embed == "cnn":
+                self.e = EmbeddingCNN(task.shape, task.classes, self.length)
+            else:
+                self.e = LabelEmbedding(task.classes, self.length)
+            self.h = Hypernetwork(self.length, task.initial)
+
+    def costs(self) -> tuple[str, str]:
+        exchanges = self.hp.exchanges
+        if exchanges == 1:
+            return "E + theta + l", "l + theta + E"
+        return f"{exchanges} * (E + theta + l)", f"{exchanges} * (l + theta + E)"
 
     def sizes(self) -> dict[str, int]:
-        return {"E": sum(math.prod(shape) + shape[0] for shape in self.e.values()), "l": self.l}
+        E = sum(p.numel() for p in self.e.parameters())
+        return {"E": E, "l": self.length}
 
-    def init_server(self) -> State:  # as PyTorch does: uniform in +-1 / sqrt(inputs of the layer)
-        draws, w = self.task.generator("initial networks"), {}
-        for layer, shape in {**self.e, **self.h}.items():
-            bound = (self.hp.output_scale if layer in self.task.initial else 1.0) / math.sqrt(
-                math.prod(shape[1:])
-            )
-            for part, size in (("weight", shape), ("bias", shape[:1])):
-                w[f"{layer}.{part}"] = torch.empty(size).uniform_(-bound, bound, generator=draws)
-        zeros = {name: torch.zeros_like(p) for name, p in w.items()}
-        return {
-            **self.nets(w),
-            "m": zeros,
-            "s": zeros,
-            "t": torch.tensor(0),
-        }  # after round 1 also mu0 and sd0
-
-    def nets(self, w: Params) -> dict[str, Params]:
-        E = {name: p for name, p in w.items() if name.rpartition(".")[0] in self.e}
-        return {"E": E, "H": {name: p for name, p in w.items() if name not in E}}
+    def init_server(self) -> State:
+        draws = self.task.generator("initial networks")
+        E = initial_values(self.e, draws)
+        H = initial_values(self.h, draws)
+        for name, p in H.items():
+            if name.startswith("outputs."):
+                p.mul_(self.hp.output_scale)
+        return {"E": E, "H": H}  # after the first step also adam and perhaps mu0, sd0
 
     def round(self, server: State, cohort: Cohort) -> State:
-        described = cohort.call(self.describe, self.download(server, cohort.ids))
-        ids, v = (
-            list(described),
-            torch.stack([reply["v"] for reply in described.values()]),
-        )  # (N, l), ascending ids
-        if self.hp.standardise == "first" and "mu0" not in server:
-            server = {**server, **dict(zip(("mu0", "sd0"), moments(v[0]), strict=True))}
-        theta, pullback = torch.func.vjp(
-            lambda H, v: self.generated({**server, "H": H}, v), server["H"], v
-        )[:2]
-        replies = cohort.call(
-            self.client_update, {id: {"theta": row(theta, i)} for i, id in enumerate(ids)}
-        )
-        D = {name: torch.stack([replies[id]["D"][name] for id in ids]) for name in theta}
-        dH, dv = torch.no_grad()(pullback)(
-            D
-        )  # sum_i D_i^T d theta_i / dH; for each i, D_i^T d theta_i / d v_i
-        answers = cohort.call(self.backprop, {id: {"dv": dv[i]} for i, id in enumerate(ids)})
-        dE = weighted_mean(answers, "dE", dict.fromkeys(ids, torch.ones(())))
-        return self.adam(server, {**dE, **{name: g.div_(len(ids)) for name, g in dH.items()}})
+        for exchange in range(self.hp.exchanges):
+            for ids in self.groups(cohort, exchange):
+                server = self.server_step(server, cohort, ids)
+        return server
+
+    def groups(self, cohort: Cohort, exchange: int) -> Iterator[tuple[int, ...]]:
+        """The cohort in random groups of about equal size, `clients_per_step` at most."""
+        ids = torch.tensor(sorted(cohort.ids))
+        draws = self.task.generator("groups", cohort.round, exchange)
+        shuffled = ids[torch.randperm(len(ids), generator=draws)]
+        steps = math.ceil(len(ids) / self.hp.clients_per_step)
+        for group in shuffled.tensor_split(steps):
+            yield tuple(sorted(group.tolist()))
+
+    def server_step(self, server: State, cohort: Cohort, ids: tuple[int, ...]) -> State:
+        """One step of E and H: an exchange with these clients, in three round trips."""
+        described = cohort.call(self.describe, self.download(server, ids))
+        v = torch.stack([described[id]["v"] for id in ids])  # (N, l)
+        server = self.with_first_moments(server, v)
+
+        def generate(H: Params, v: Tensor) -> Params:
+            return self.generated(server, H, v)
+
+        models, pull_back = vjp(generate, server["H"], v)[:2]
+        starts = {id: {"theta": model_of(models, i)} for i, id in enumerate(ids)}
+        trained = cohort.call(self.client_update, starts)
+        D = {name: torch.stack([trained[id]["D"][name] for id in ids]) for name in models}
+        with torch.no_grad():
+            total, dv = pull_back(
+                D
+            )  # sum_i D_i^T d theta_i / dH; for each i, D_i^T d theta_i / d v_i
+        changes = {id: {"dv": dv[i]} for i, id in enumerate(ids)}
+        answers = cohort.call(self.backprop, changes)
+        equal = dict.fromkeys(ids, torch.ones(()))
+        dE = weighted_mean(answers, "dE", equal)
+        dH = {name: g / len(ids) for name, g in total.items()}
+        return self.adam_step(server, dE, dH)
 
     def download(self, server: State, ids: tuple[int, ...]) -> dict[int, Message]:
         return {id: {"E": server["E"]} for id in ids}
 
     def describe(self, client: Client, message: Message) -> tuple[Message, State]:
-        return {"v": self.embedded(message["E"], *self.batch(client)).mean(0)}, {"E": message["E"]}
+        """v_i = mean of e(x, y; E) over a batch."""
+        x, y = self.descriptor_batch(client)
+        v = self.embedded(message["E"], x, y).mean(0)
+        return {"v": v}, {"E": message["E"]}
 
-    def client_update(
-        self, client: Client, message: Message
-    ) -> tuple[Message, State]:  # D_i = start - end
-        theta = local_sgd(self.loss, message["theta"], client, self.hp, clip=self.hp.clip)
-        return {"D": {name: p - theta[name] for name, p in message["theta"].items()}}, client.state
+    def client_update(self, client: Client, message: Message) -> tuple[Message, State]:
+        """D_i = theta_i before minus after local training."""
+        start = message["theta"]
+        end = local_sgd(self.local_loss, start, client, self.hp, clip=self.hp.clip)
+        return {"D": difference(start, end)}, client.state
 
-    def backprop(
-        self, client: Client, message: Message
-    ) -> tuple[Message, State]:  # dE_i = dv_i^T d v_i / dE
-        x, y = self.batch(client)
-        _, pullback = torch.func.vjp(lambda E: self.embedded(E, x, y).mean(0), client.state["E"])[
-            :2
-        ]
-        return {"dE": {name: g.contiguous() for name, g in pullback(message["dv"])[0].items()}}, {}
+    def backprop(self, client: Client, message: Message) -> tuple[Message, State]:
+        """dE_i = dv_i^T d v_i / dE, on the batch of the descriptor."""
+        x, y = self.descriptor_batch(client)
 
-    def batch(self, client: Client) -> tuple[Tensor, Tensor]:  # the same whenever asked in a round
+        def descriptor(E: Params) -> Tensor:
+            return self.embedded(E, x, y).mean(0)
+
+        _, pull_back = vjp(descriptor, client.state["E"])[:2]
+        (gradients,) = pull_back(message["dv"])
+        dE = {name: g.contiguous() for name, g in gradients.items()}
+        return {"dE": dE}, {}
+
+    def descriptor_batch(self, client: Client) -> tuple[Tensor, Tensor]:
+        """The same batch in all exchanges of a round (as are the batches of local training)."""
         return next(client.batches(self.hp.batch_size, stream="descriptor"))
 
-    def loss(self, net: Net, x: Tensor, y: Tensor) -> Tensor:  # CE + lambda_theta ||theta||^2
-        squares = [p.square().sum() for p in net.parameters()] if self.hp.lambda_theta else []
-        return cross_entropy_loss(net, x, y) + self.hp.lambda_theta * sum(squares)
+    def local_loss(self, net: Net, x: Tensor, y: Tensor) -> Tensor:
+        """CE + lambda_theta ||theta||^2."""
+        loss = cross_entropy_loss(net, x, y)
+        if self.hp.lambda_theta:
+            for p in net.parameters():
+                loss = loss + self.hp.lambda_theta * p.square().sum()
+        return loss
 
     def embedded(self, E: Params, x: Tensor, y: Tensor) -> Tensor:
-        """e(x, y): (B, l). The CNN's input is the image and C constant planes, the one-hot label."""
-        layers = [(E[f"{layer}.weight"], E[f"{layer}.bias"]) for layer in self.e]
-        if self.hp.embed == "labels":
-            return linear(one_hot(y, self.task.classes).float(), *layers[0])
-        (weight, bias), conv2, fc1, fc2, fc3 = layers
-        high, wide = (max(0, 32 - side) for side in x.shape[2:])
-        x = pad(x, (wide // 2, wide - wide // 2, high // 2, high - high // 2))
-        labels = (
-            weight[:, x.shape[1] :].sum((2, 3)).T[y]
-        )  # (B, 16): a plane of ones adds the sum of its kernel
-        z = conv2d(x, weight[:, : x.shape[1]], bias) + labels[:, :, None, None]
-        z = relu(max_pool2d(conv2d(relu(max_pool2d(z, 2)), *conv2), 2)).flatten(1)
-        return linear(relu(linear(relu(linear(z, *fc1)), *fc2)), *fc3)
+        """e(x, y; E): (B, l)."""
+        embedded: Tensor = functional_call(self.e, E, (x, y))
+        return embedded
 
-    def generated(self, server: State, v: Tensor) -> Params:
-        """h of the standardised descriptors v (N, l): every parameter of theta, with a leading dimension N."""
-        mu, sd = (server["mu0"], server["sd0"]) if "mu0" in server else moments(v)
-        layers = {
-            layer: (server["H"][f"{layer}.weight"], server["H"][f"{layer}.bias"])
-            for layer in self.h
-        }
-        a = linear((v - mu) / sd, *layers["hidden0"])
-        for j in (1, 2, 3):
-            a = linear(relu(a), *layers[f"hidden{j}"])
-        return {
-            name: linear(a, *layers[name]).view(-1, *p.shape)
-            for name, p in self.task.initial.items()
-        }
+    def generated(self, server: State, H: Params, v: Tensor) -> Params:
+        """h of the standardised descriptors v (N, l); parameters have a leading dimension N."""
+        mean, std = moments(v)
+        if "mu0" in server:
+            mean = server["mu0"]
+            std = server["sd0"]
+        standardised = (v - mean) / std
+        models: Params = functional_call(self.h, H, (standardised,))
+        return models
 
-    def adam(
-        self, server: State, g: Params, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8
-    ) -> State:
-        """g <- clip(g + 2 lambda w); m <- b1 m + (1 - b1) g; s <- b2 s + (1 - b2) g^2;
-        w <- w - lr m / (1 - b1^t) / (sqrt(s / (1 - b2^t)) + eps), where w is E and H."""
-        hp, w, t = self.hp, {**server["E"], **server["H"]}, int(server["t"]) + 1
-        weight = {name: hp.lambda_v if name in server["E"] else hp.lambda_h for name in w}
-        g = {name: g[name].add(w[name], alpha=2 * weight[name]) for name in w}
-        norm = torch.stack([part.norm() for part in g.values()]).norm()
-        scale = (
-            (hp.server_clip / (norm + 1e-6)).clamp(max=1.0) if hp.server_clip else torch.ones(())
-        )
-        m = {name: server["m"][name].lerp(g[name].mul_(scale), 1 - b1) for name in w}
-        s = {name: (b2 * server["s"][name]).addcmul_(g[name], g[name], value=1 - b2) for name in w}
-        rate, root = hp.server_lr / (1 - b1**t), math.sqrt(1 - b2**t)
-        w = {
-            name: p.addcdiv(m[name], s[name].sqrt().div_(root).add_(eps), value=-rate)
-            for name, p in w.items()
-        }
-        return {**server, **self.nets(w), "m": m, "s": s, "t": torch.tensor(t)}
+    def with_first_moments(self, server: State, v: Tensor) -> State:
+        """The server's state with mu0 and sd0, the moments of the first descriptor it ever got."""
+        if self.hp.standardise == "own" or "mu0" in server:
+            return server
+        mu0, sd0 = moments(v[0])
+        return {**server, "mu0": mu0, "sd0": sd0}
+
+    def adam_step(self, server: State, dE: Params, dH: Params) -> State:
+        """A step of Adam on E and H along clip(g + 2 lambda w), the norm being that of both."""
+        E = with_gradient(server["E"], dE, self.hp.lambda_v)
+        H = with_gradient(server["H"], dH, self.hp.lambda_h)
+        w = {**E, **H}
+        if self.hp.server_clip:
+            torch.nn.utils.clip_grad_norm_(w.values(), self.hp.server_clip)
+        hp = replace(self.hp, optimizer="adam", lr=self.hp.server_lr)
+        optimizer = optimizer_of(hp, w.values())
+        if "adam" in server:
+            kept = {key: list(tensors.values()) for key, tensors in server["adam"].items()}
+            optimizer.load(kept)
+        optimizer.step()
+        optimizer.zero_grad()
+        adam = {}
+        for key, tensors in optimizer.state().items():
+            adam[key] = dict(zip(w, tensors, strict=True))
+        return {**server, "E": E, "H": H, "adam": adam}
 
     def evaluation_messages(self, server: State, cohort: Cohort) -> dict[int, Message]:
         described = cohort.call(self.describe_all, self.download(server, cohort.ids))
-        theta = self.generated(server, torch.stack([reply["v"] for reply in described.values()]))
-        return {id: {"theta": row(theta, i)} for i, id in enumerate(described)}
+        v = torch.stack([reply["v"] for reply in described.values()])
+        models = self.generated(server, server["H"], v)
+        return {id: {"theta": model_of(models, i)} for i, id in enumerate(described)}
 
     def describe_all(self, client: Client, message: Message) -> tuple[Message, State]:
-        zero = torch.zeros(self.l, dtype=torch.float64, device=client.y.device)
-        total = sum(
-            (self.embedded(message["E"], x, y).double().sum(0) for x, y in client.samples()), zero
-        )
-        return {"v": (total / client.n.clamp(min=1)).float()}, client.state
+        """v_i = mean of e(x, y; E) over all training data."""
+        total = torch.zeros(self.length, dtype=torch.float64, device=client.y.device)
+        for x, y in client.samples():
+            embedded = self.embedded(message["E"], x, y)
+            total += embedded.double().sum(0)
+        v = total / client.n.clamp(min=1)
+        return {"v": v.float()}, client.state
 
     def personal_model(self, client: Client, message: Message) -> Model:
-        theta, absent = message["theta"], client.counts == 0
-        last = list(theta)[-1]  # the bias of the logits
-        return (
-            {**theta, last: theta[last].masked_fill(absent, -math.inf)}
-            if self.hp.mask_absent
-            else theta
-        )
+        if not self.hp.mask_absent:
+            return message["theta"]
+        theta = dict(message["theta"])
+        bias = list(theta)[-1]  # of the logits
+        theta[bias] = theta[bias].masked_fill(client.counts == 0, -math.inf)
+        return theta
 
     def trained_model(self, client: Client, message: Message, reply: Message) -> Model:
-        return self.personal_model(
-            client, {"theta": {name: p - reply["D"][name] for name, p in message["theta"].items()}}
-        )
+        end = difference(message["theta"], reply["D"])
+        return self.personal_model(client, {"theta": end})
 
 
-def row(theta: Params, i: int) -> Params:
-    return {name: p[i] for name, p in theta.items()}
+def convolved(side: int) -> int:
+    """The side of an image after two convolutions 5x5, each with a pooling 2x2."""
+    return ((side - 4) // 2 - 4) // 2
+
+
+def padded(x: Tensor) -> Tensor:
+    """Images under 32x32 with zeros around."""
+    height = max(0, 32 - x.shape[2])
+    width = max(0, 32 - x.shape[3])
+    left = width // 2
+    top = height // 2
+    return pad(x, (left, width - left, top, height - top))
+
+
+def initial_values(network: nn.Module, draws: torch.Generator) -> Params:
+    """As PyTorch does: uniform in +-1 / sqrt(inputs of the layer)."""
+    values = {}
+    for layer, module in network.named_modules():
+        if isinstance(module, nn.Linear | nn.Conv2d):
+            bound = 1.0 / math.sqrt(module.weight[0].numel())
+            for part, p in module.named_parameters():
+                value = torch.empty(p.shape).uniform_(-bound, bound, generator=draws)
+                values[f"{layer}.{part}"] = value
+    return values
+
+
+def model_of(models: Params, i: int) -> Params:
+    """The i-th of the models that were generated together."""
+    return {name: p[i] for name, p in models.items()}
+
+
+def difference(first: Params, second: Params) -> Params:
+    return {name: p - second[name] for name, p in first.items()}
 
 
 def moments(v: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and std over the l entries of each descriptor: (..., 1); std 1 where it would be 0, as for l = 1."""
-    sd = v.std(-1, keepdim=True, correction=min(1, v.shape[-1] - 1))
-    return v.mean(-1, keepdim=True), torch.where(sd > 0, sd, 1.0)
+    """Mean and std over the l entries of each descriptor: (..., 1); std 1 where it would be 0."""
+    correction = min(1, v.shape[-1] - 1)
+    mean = v.mean(-1, keepdim=True)
+    std = v.std(-1, keepdim=True, correction=correction)
+    return mean, torch.where(std > 0, std, 1.0)
+
+
+def with_gradient(w: Params, g: Params, weight: float) -> Params:
+    """A copy of w whose gradient is g + 2 lambda w."""
+    new = {name: p.detach().clone() for name, p in w.items()}
+    for name, p in new.items():
+        p.grad = g[name].add(p, alpha=2 * weight)
+    return new

@@ -11,10 +11,11 @@ from torch.nn.functional import conv2d, cross_entropy, linear, max_pool2d, one_h
 from pflbench import models
 from pflbench.api import Task
 from pflbench.data.partition import Partition
+from pflbench.methods import costs
 from pflbench.methods.registry import hparams_type, load
 from pflbench.simulation import messages as wire
 from pflbench.simulation.cohort import Cohort
-from pflbench.testing import toy
+from pflbench.testing import played, toy
 
 PLAIN = {"lambda_h": 0.0, "lambda_v": 0.0, "clip": 0.0, "server_clip": 0.0}
 
@@ -29,7 +30,7 @@ def layer(params, name):
 
 
 def plain_e(E, x, y, classes):
-    """The embedding network as published: label planes beside the image's channels."""
+    """The embedding network as published: label planes next to the image's channels."""
     sides = [max(0, 32 - side) for side in x.shape[2:]]
     x = pad(x, (sides[1] // 2, sides[1] - sides[1] // 2, sides[0] // 2, sides[0] - sides[0] // 2))
     planes = one_hot(y, classes).float()[:, :, None, None].expand(-1, -1, *x.shape[2:])
@@ -42,10 +43,13 @@ def plain_e(E, x, y, classes):
 
 def plain_h(H, v, initial):
     """The hypernetwork for one standardised descriptor v (l,)."""
-    a = linear(v, *layer(H, "hidden0"))
-    for j in (1, 2, 3):
-        a = linear(relu(a), *layer(H, f"hidden{j}"))
-    return {name: linear(a, *layer(H, name)).reshape(p.shape) for name, p in initial.items()}
+    a = linear(v, *layer(H, "hidden.0"))
+    for place in (2, 4, 6):  # a ReLU lies between two layers
+        a = linear(relu(a), *layer(H, f"hidden.{place}"))
+    theta = {}
+    for place, (name, p) in enumerate(initial.items()):
+        theta[name] = linear(a, *layer(H, f"outputs.{place}")).reshape(p.shape)
+    return theta
 
 
 def joint(federation, data):
@@ -69,7 +73,7 @@ def joint(federation, data):
 def assert_gradient_is(federation, expected, rtol):
     """Adam's first moment after its first step is (1 - b1) g."""
     for name, g in expected.items():
-        found = federation.server["m"][name] / (1 - 0.9)
+        found = federation.server["adam"]["m"][name] / (1 - 0.9)
         assert (found - g).abs().max() <= 1e-6
         assert (found - g).norm() <= rtol * g.norm(), name
         assert g.norm() > 0
@@ -104,9 +108,10 @@ def test_zero_inner_steps_leave_E_and_H_unchanged():
     federation = toy("pefll", {"epochs": 0, "lambda_h": 0.0, "lambda_v": 0.0})
     before = wire.sent(federation.server)
     federation.step()
-    assert all(not part.any() for kind in ("m", "s") for part in federation.server[kind].values())
+    adam = federation.server["adam"]
+    assert all(not part.any() for kind in ("m", "s") for part in adam[kind].values())
+    assert all(t == 1 for t in adam["t"].values())
     assert same(federation.server["E"], before["E"]) and same(federation.server["H"], before["H"])
-    assert federation.server["t"] == 1
 
 
 @pytest.mark.parametrize("standardise", ["first", "own"])
@@ -115,10 +120,11 @@ def test_split_gradients_equal_joint_autograd(standardise):
         **PLAIN,
         "standardise": standardise,
         "lr": 0.1,
-        "batch_size": 6,
-    }  # less than a client has
+        "batch_size": 6,  # less than a client has
+        "clients_per_step": 8,
+    }
     federation = toy("pefll", settings, clients=8)
-    w, clients, thetas = joint(federation, method_of(federation).batch)
+    w, clients, thetas = joint(federation, method_of(federation).descriptor_batch)
     total = torch.zeros(())
     for client, theta in zip(clients, thetas, strict=True):
         start = {name: p.detach() for name, p in theta.items()}
@@ -161,8 +167,8 @@ def test_equal_data_give_identical_theta_and_order_changes_v_by_rounding_only():
 def test_output_layers_are_as_many_as_theta_and_the_generated_dict_loads_strictly():
     federation = toy("pefll")
     initial, H = federation.algorithm.task.initial, federation.server["H"]
-    outputs = sum(H[f"{name}.bias"].numel() for name in initial)
-    assert outputs == sum(p.numel() for p in initial.values())
+    outputs = [H[f"outputs.{place}.bias"].numel() for place in range(len(initial))]
+    assert outputs == [p.numel() for p in initial.values()]
     net = federation.algorithm.net(initial)
     for message in asked(federation).values():
         assert not any(net.load_state_dict(message["theta"], strict=True))
@@ -180,16 +186,15 @@ def test_evaluation_twice_is_equal_and_leaves_every_state_untouched():
         assert {"E", "H", "mu0", "sd0"} <= server.keys()
 
 
-def test_scored_theta_is_h_of_the_descriptor_of_all_training_data():
-    federation = toy("pefll", {"batch_size": 4})
+def test_evaluated_theta_is_h_of_the_descriptor_of_all_training_data():
+    federation = toy("pefll", {"batch_size": 4, "mask_absent": False})
     federation.step()
     server, task = federation.server, federation.algorithm.task
     for id, message in asked(federation).items():
-        v = plain_e(server["E"], *next(federation.client(id).samples()), task.classes).mean(0)
+        client = federation.client(id)
+        v = plain_e(server["E"], *next(client.samples()), task.classes).mean(0)
         expected = plain_h(server["H"], (v - server["mu0"]) / server["sd0"], task.initial)
-        assert same(
-            federation.algorithm.personal_model(federation.client(id), message), message["theta"]
-        )
+        assert same(federation.algorithm.personal_model(client, message), message["theta"])
         for name, p in message["theta"].items():
             torch.testing.assert_close(p, expected[name], rtol=1e-4, atol=1e-5)
 
@@ -209,15 +214,16 @@ def test_first_descriptor_of_the_lowest_id_standardises_for_good():
 
 
 def test_adam_with_l2_and_joint_clip_is_pytorchs():
-    federation = toy(
-        "pefll", {"lambda_h": 0.01, "lambda_v": 0.03, "server_clip": 5.0, "server_lr": 0.01}
-    )
+    hp = {"lambda_h": 0.01, "lambda_v": 0.03, "server_clip": 5.0, "server_lr": 0.01}
+    federation = toy("pefll", hp)
     server = federation.server
     w = {name: p.clone().requires_grad_() for net in ("E", "H") for name, p in server[net].items()}
     optimizer, draws = torch.optim.Adam(w.values(), lr=0.01), torch.Generator().manual_seed(0)
     for size in (1.0, 1e-4, 0.1):  # clipped, not clipped, clipped
         g = {name: size * torch.randn(p.shape, generator=draws) for name, p in w.items()}
-        server = method_of(federation).adam(server, g)
+        dE = {name: g[name] for name in server["E"]}
+        dH = {name: g[name] for name in server["H"]}
+        server = method_of(federation).adam_step(server, dE, dH)
         for name, p in w.items():
             p.grad = g[name] + 2 * (0.03 if name in server["E"] else 0.01) * p.detach()
         assert (torch.nn.utils.clip_grad_norm_(w.values(), 5.0) > 5.0) == (size > 1e-3)
@@ -227,21 +233,85 @@ def test_adam_with_l2_and_joint_clip_is_pytorchs():
             torch.testing.assert_close(p, w[name].detach(), rtol=1e-5, atol=1e-6)
 
 
-def test_round_sends_E_theta_and_l_both_ways_never_H_and_leaves_no_private_state():
-    federation = toy("pefll")
+@pytest.mark.parametrize("exchanges", [1, 3])
+def test_an_exchange_sends_E_theta_and_l_both_ways_never_H_and_leaves_no_private_state(exchanges):
+    federation = toy("pefll", {"exchanges": exchanges, "clients_per_step": 3})
     record, _ = federation.step()
     theta = sum(p.numel() for p in federation.algorithm.task.initial.values())
     size = federation.algorithm.sizes()
     assert size["E"] == sum(p.numel() for p in federation.server["E"].values())
-    down, up = (
-        {"E": size["E"], "theta": theta, "dv": size["l"]},
-        {"v": size["l"], "D": theta, "dE": size["E"]},
-    )
-    for way, parts in (("down", down), ("up", up)):
-        assert record["bytes"][way] == {
-            part: 4 * 4 * numbers for part, numbers in parts.items()
-        }  # 4 clients, 4 bytes
+    numbers = {
+        "down": {"E": size["E"], "theta": theta, "dv": size["l"]},
+        "up": {"v": size["l"], "D": theta, "dE": size["E"]},
+    }
+    stated = federation.algorithm.costs()
+    for formula, (way, parts) in zip(stated, numbers.items(), strict=True):
+        per_client = 4 * exchanges  # bytes of a number, times
+        assert record["bytes"][way] == {part: 4 * per_client * n for part, n in parts.items()}
+        assert costs.evaluate(formula, {**size, "theta": theta}) == exchanges * sum(parts.values())
     assert federation.states == {id: {} for id in range(4)}
+
+
+class Spy:
+    """A cohort that remembers the calls of `describe`: the clients and the E that they got."""
+
+    def __init__(self, cohort):
+        self.cohort = cohort
+        self.ids = cohort.ids
+        self.round = cohort.round
+        self.steps = []
+
+    def call(self, function, messages):
+        if function.__name__ == "describe":
+            sent = [message["E"] for message in messages.values()]
+            assert all(same(E, sent[0]) for E in sent)
+            self.steps.append((set(messages), wire.sent(sent[0])))
+        return self.cohort.call(function, messages)
+
+
+def spied(federation, ids):
+    """A round with these clients: the new server state and the steps."""
+    method = federation.algorithm
+    spy = Spy(Cohort(method, federation.engine, federation.states, ids, federation.round))
+    return method.round(federation.server, spy), spy.steps
+
+
+def test_by_default_a_server_step_takes_five_clients_as_the_authors_do():
+    hp = bare().hp
+    assert (hp.clients_per_step, hp.exchanges, hp.mask_absent) == (5, 1, True)
+    federation = toy("pefll", clients=12)
+    _, steps = spied(federation, tuple(range(12)))
+    assert [len(ids) for ids, _ in steps] == [4, 4, 4]
+
+
+@pytest.mark.parametrize("exchanges", [1, 2])
+def test_every_client_of_the_cohort_is_in_one_server_step_per_exchange(exchanges):
+    federation = toy("pefll", {"clients_per_step": 2, "exchanges": exchanges}, clients=7)
+    cohort = (0, 2, 3, 4, 6)
+    server, steps = spied(federation, cohort)
+    groups = [ids for ids, _ in steps]
+    assert len(groups) == 3 * exchanges
+    assert all(t == 3 * exchanges for t in server["adam"]["t"].values())
+    for first in range(0, len(groups), 3):
+        assert all(0 < len(ids) <= 2 for ids in groups[first : first + 3])
+        assert sorted(id for ids in groups[first : first + 3] for id in ids) == list(cohort)
+    assert groups[:3] != groups[3:]
+    federation.round = 1
+    assert groups[:3] != [ids for ids, _ in spied(federation, cohort)[1]][:3]
+
+
+def test_every_server_step_starts_from_the_networks_of_the_one_before():
+    federation = toy("pefll", {"clients_per_step": 2})
+    method, engine = federation.algorithm, federation.engine
+    server, steps = spied(federation, (0, 1, 2, 3))
+    assert same(steps[0][1], federation.server["E"])
+    expected = federation.server
+    for ids, E in steps:
+        assert same(E, expected["E"])
+        group = tuple(sorted(ids))
+        cohort = Cohort(method, engine, federation.states, group, federation.round)
+        expected = method.server_step(expected, cohort, group)
+    assert same(server, expected)
 
 
 @pytest.mark.parametrize(
@@ -256,9 +326,8 @@ def test_networks_have_the_expected_sizes(clients, shape, classes, length, E, mi
     method = bare(clients, shape, classes)
     assert method.sizes()["l"] == length
     assert E is None or method.sizes()["E"] == E
-    assert sum(math.prod(size) + size[0] for size in method.h.values()) == pytest.approx(
-        millions * 1e6, rel=5e-3
-    )
+    H = sum(p.numel() for p in method.h.parameters())
+    assert pytest.approx(millions * 1e6, rel=5e-3) == H
 
 
 @pytest.mark.parametrize("side", [28, 32, 37])
@@ -266,9 +335,9 @@ def test_label_planes_are_the_sums_of_their_kernels(side):
     method = bare(shape=(3, side, side))
     draws = torch.Generator().manual_seed(side)
     E = {}
-    for name, shape in method.e.items():
-        E[f"{name}.weight"] = torch.randn(shape, generator=draws) / math.sqrt(math.prod(shape[1:]))
-        E[f"{name}.bias"] = torch.randn(shape[0], generator=draws)
+    for name, p in method.e.named_parameters():
+        scale = math.sqrt(p[0].numel())
+        E[name] = torch.randn(p.shape, generator=draws) / scale
     x, y = torch.randn(12, 3, side, side, generator=draws), torch.arange(12) % 10
     torch.testing.assert_close(method.embedded(E, x, y), plain_e(E, x, y, 10), rtol=1e-4, atol=1e-5)
 
@@ -318,7 +387,7 @@ def test_masked_classes_are_never_predicted_at_pre_and_post():
     split = toy("pefll").partition
     labels = toy("pefll").client(0).y
     split = Partition((split.train[0][(labels == labels[0]).numpy()], *split.train[1:]), split.test)
-    federation = toy("pefll", {"mask_absent": True}, split=split)
+    federation = toy("pefll", split=split)
     client, method = federation.client(0), federation.algorithm
     x, y = next(federation.client(1).samples())
     message = asked(federation)[0]
@@ -334,10 +403,10 @@ def test_masked_classes_are_never_predicted_at_pre_and_post():
 
 
 def test_trained_model_is_the_end_of_local_training():
-    federation = toy("pefll", {"lr": 0.1})
+    federation = toy("pefll", {"lr": 0.1, "mask_absent": False})
     message, client = asked(federation)[0], federation.client(0)
     reply = federation.algorithm.client_update(client, message)[0]
-    net = federation.algorithm.net(method_of(federation).trained(client, message, reply))
+    net = federation.algorithm.net(method_of(federation).trained_model(client, message, reply))
     x, y = next(client.samples())
     before, after = (
         cross_entropy(n(x), y) for n in (federation.algorithm.net(message["theta"]), net)
@@ -369,3 +438,30 @@ def test_images_above_32_and_the_cnn_run():
     )
     federation.step()
     assert wire.finite(federation.server)
+
+
+def test_six_rounds_on_the_digits_lead_well_above_the_majority_class():
+    federation = toy(
+        "pefll",
+        dataset="digits",
+        partition="path:2",
+        clients=20,
+        width=32,
+        rounds=6,
+        eval_every=6,
+    )
+    labels, split = federation.setup.data.y, federation.partition
+    majority = []
+    for train, test in zip(split.train, split.test, strict=True):
+        most_frequent = torch.bincount(torch.as_tensor(labels[train])).argmax()
+        majority.append(float((torch.as_tensor(labels[test]) == most_frequent).float().mean()))
+    before = mean_accuracy(federation)
+    played(federation, 6)
+    after = mean_accuracy(federation)
+    assert after > before + 0.2
+    assert after > sum(majority) / len(majority) + 0.3
+
+
+def mean_accuracy(federation):
+    accuracies = federation.evaluation()["accuracy"]["pre"]
+    return sum(accuracies) / len(accuracies)
