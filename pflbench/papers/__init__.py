@@ -1,4 +1,6 @@
-"""Papers whose tables pflbench can redraw and compare with, each in a folder of its own; only reports read them."""
+"""Papers whose tables pflbench can redraw and compare with, each in a folder of its own; only
+reports read them.
+"""
 
 from functools import cache
 

@@ -30,7 +30,9 @@ class Costs:
 
 @dataclass(frozen=True)
 class Paper:
-    """A paper with published results. Methods are named by their titles, scenarios by keys of `columns`."""
+    """A paper with published results. Methods are named by their titles, scenarios by keys of
+    `columns`.
+    """
 
     name: str  # captions say "the NAME paper"
     seeds: int  # behind its numbers

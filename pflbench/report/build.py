@@ -1,4 +1,6 @@
-"""A report written to files: tables, figures and the page. From the same records come the same bytes."""
+"""A report written to files: tables, figures and the page. From the same records come the same
+bytes.
+"""
 
 import contextlib
 import dataclasses
@@ -56,8 +58,8 @@ def report(
     only: Sequence[str] = (),
     margin: float = 0.01,
 ) -> Report:
-    """Read the records of a folder and write the report; `names` are experiments and `only` kinds of files, of KINDS;
-    empty means all. `margin` is that of convergence, a fraction.
+    """Read the records of a folder and write the report; `names` are experiments and `only` kinds
+    of files, of KINDS; empty means all. `margin` is that of convergence, a fraction.
     """
     newest = max((changed for changed, _ in state(folder).values()), default=0) / 1e9
     everything = runs.collect(folder, choice)
@@ -94,7 +96,9 @@ def _write(
 
 
 def covers(file: PurePosixPath, names: Sequence[str], wanted: Sequence[str]) -> bool:
-    """Whether a report of these experiments and kinds of files is in the place of an earlier one's file."""
+    """Whether a report of these experiments and kinds of files is in the place of an earlier one's
+    file.
+    """
     asked = not names or len(file.parts) == 1 or file.parts[0] in names
     return asked and FORMS.get(file.suffix) in wanted
 
@@ -180,8 +184,8 @@ def put(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
 
 
 def state(folder: Path) -> dict[Path, tuple[int, int]]:
-    """Time (in nanoseconds) and size of every record of a folder: another state needs another report. Of a lease it
-    only matters that it is there: its owner touches it all the time.
+    """Time (in nanoseconds) and size of every record of a folder: another state needs another
+    report. Of a lease it only matters that it is there: its owner touches it all the time.
     """
     found = dict.fromkeys(folder.glob("leases/[!.]*"), (0, 0))
     for path in _records(folder):

@@ -1,4 +1,6 @@
-"""Which files of a folder a report wrote: `.report.json`, their names and checksums. Others are not ours to remove."""
+"""Which files of a folder a report wrote: `.report.json`, their names and checksums. Others are not
+ours to remove.
+"""
 
 import contextlib
 import hashlib
@@ -15,10 +17,12 @@ NAME = ".report.json"
 def replace(
     out: Path, written: Iterable[Path], covered: Callable[[PurePosixPath], bool]
 ) -> list[Path]:
-    """Remove what an earlier report wrote in this one's place, and remember what this one wrote; what was removed.
+    """Remove what an earlier report wrote in this one's place, and remember what this one wrote;
+    what was removed.
 
-    `covered` says whether this report is in the place of an earlier one's file: it would be among the `written` if it
-    were still made. A file that has been changed since is the user's, and stays.
+    `covered` says whether this report is in the place of an earlier one's file: it would be among
+    the `written` if it were still made. A file that has been changed since is the user's, and
+    stays.
     """
     now = {path.relative_to(out).as_posix(): _checksum(path) for path in written}
     before = _read(out)

@@ -63,7 +63,9 @@ def row(run: Numbers, weighted: bool = False) -> Row:
 
 
 def status(run: Numbers) -> str:
-    """finished, diverged, failed, running, missing; started where it has records and nobody works on it; outdated."""
+    """finished, diverged, failed, running, missing; started where it has records and nobody works
+    on it; outdated.
+    """
     if run.outdated:
         return "outdated"
     return "started" if run.status == "missing" and run.about else run.status
@@ -78,8 +80,8 @@ def line(row: Row) -> str:
 
 
 def grouped(runs: Sequence[Numbers], weighted: bool = False) -> list[Row]:
-    """A row for the finished runs that differ in their seed only, and for every other that has started; numbers are
-    means over seeds. By data, partition and accuracy.
+    """A row for the finished runs that differ in their seed only, and for every other that has
+    started; numbers are means over seeds. By data, partition and accuracy.
     """
     started = list({run.planned.id: run for run in runs if run.about}.values())
     together: dict[str, list[Numbers]] = {}
@@ -148,7 +150,9 @@ def _cells(row: Row) -> dict[str, str]:
 
 
 def _differences(runs: Sequence[Numbers]) -> dict[str, str]:
-    """By id, the fields in which a run differs from other runs, and the hyperparameters from others of its method."""
+    """By id, the fields in which a run differs from other runs, and the hyperparameters from others
+    of its method.
+    """
     by_method: dict[str, list[Mapping[str, Any]]] = {}
     for run in runs:
         config = run.planned.config

@@ -92,7 +92,9 @@ def test_a_report_has_every_table_and_figure_in_all_forms_a_page_and_nothing_els
     assert files(Path("again")) == {name: after[f"report/{name}"] for name in {*written, LIST}}
 
 
-def test_what_is_printed_says_which_runs_are_not_finished_and_what_was_written(call: Call, runs: Path):
+def test_what_is_printed_says_which_runs_are_not_finished_and_what_was_written(
+    call: Call, runs: Path
+):
     out = fine(call, "report", str(runs), "--only", "tables")
     lines = out.splitlines()
     assert lines[0].split()[:5] == ["method", "data", "partition", "seeds", "accuracy"]

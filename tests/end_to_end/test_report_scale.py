@@ -1,6 +1,8 @@
-"""How a report grows: 22 methods x 12 settings x 5 seeds x 200 rounds x 100 clients in a minute, and a page to mail.
+"""How a report grows: 22 methods x 12 settings x 5 seeds x 200 rounds x 100 clients in a minute,
+and a page to mail.
 
-The whole of it takes minutes and a gigabyte of disk: PFLBENCH_SCALE=1 pytest tests/end_to_end/test_report_scale.py -s
+The whole of it takes minutes and a gigabyte of disk: PFLBENCH_SCALE=1 pytest
+tests/end_to_end/test_report_scale.py -s
 """
 
 import os

@@ -80,8 +80,8 @@ def test_the_page_on_reports_has_every_option_and_the_numbers_of_the_code():
         assert said in page, said
 
 
-# Nothing outside a paper's folder knows the paper: its tables and figures are drawn by what is general, and its method
-# is one of many. Experiments that reproduce the paper name it, and lists of all methods name its method.
+# Nothing outside a paper's folder knows the paper: its tables and figures are drawn by general code,
+# and its method is one of many. Experiments that reproduce it name it, and lists of methods do.
 KNOWS = ("pflbench/papers/", "algorithms/fedcosr.py", "pflbench/methods/revisions.json")
 SEARCHED = ("pflbench", "algorithms", "datasets", "experiments")
 
@@ -110,7 +110,9 @@ def test_only_the_folder_of_a_paper_knows_it(paper):
 
 
 def reproduces(file: str, paper: str) -> bool:
-    """Whether it is an experiment of the paper, by its title, or one that lists its method with others."""
+    """Whether it is an experiment of the paper, by its title, or one that lists its method with
+    others.
+    """
     if not file.startswith("experiments/"):
         return False
     lines = (ROOT / file).read_text(encoding="utf-8").splitlines()

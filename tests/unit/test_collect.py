@@ -1,4 +1,4 @@
-"""The runs of a folder as a report takes them: which version of a method counts, and single runs."""
+"""The runs of a folder as a report takes them: which version counts, and single runs."""
 
 import json
 import os

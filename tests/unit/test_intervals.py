@@ -13,7 +13,9 @@ from pflbench.report.stats.intervals import Interval
 
 
 def frame(table: dict[str, list[float]], seeds: int = 1) -> pd.DataFrame:
-    """Runs from a list of accuracies per method: scenario by scenario, and in a scenario seed by seed."""
+    """Runs from a list of accuracies per method: scenario by scenario, and in a scenario seed by
+    seed.
+    """
     return pd.DataFrame(
         [
             {"method": method, "scenario": f"s{i // seeds}", "seed": i % seeds, "accuracy": value}

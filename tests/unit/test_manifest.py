@@ -1,4 +1,6 @@
-"""Files of an earlier report: removed if a report wrote them, nobody changed them and this one is in their place."""
+"""Files of an earlier report: removed if a report wrote them, nobody changed them and this one is
+in their place.
+"""
 
 import json
 from pathlib import Path, PurePosixPath

@@ -101,7 +101,9 @@ def ranked(frame: pd.DataFrame, **options) -> Ranking:
 
 
 def test_demsars_example():
-    """Published: mean ranks, CD, who differs; and chi-square 9.28 without correction for ties, sum (t^3 - t) = 78."""
+    """Published: mean ranks, CD, who differs; and chi-square 9.28 without correction for ties, sum
+    (t^3 - t) = 78.
+    """
     found = ranked(runs(DEMSAR))
     expected = {"C4.5+m+cf": 1.964, "C4.5+m": 2.000, "C4.5+cf": 2.893, "C4.5": 3.143}
     assert found.ranks == pytest.approx(expected, abs=5e-4)
@@ -127,7 +129,9 @@ def test_critical_difference_has_the_published_quantiles(methods: int, q: float)
 
 
 def test_by_hand():
-    """Ranks 1, 2, 3 in all of 4 blocks: chi-square N (k - 1) = 8, p = exp(-8 / 2), CD = 2.343 sqrt(12 / 24) = 1.657."""
+    """Ranks 1, 2, 3 in all of 4 blocks: chi-square N (k - 1) = 8, p = exp(-8 / 2), CD = 2.343
+    sqrt(12 / 24) = 1.657.
+    """
     found = ranked(runs(pd.DataFrame({"B": [0.5, 0.6, 0.7, 0.8], "C": [0.1] * 4, "A": [0.9] * 4})))
     assert found.ranks == {"A": 1.0, "B": 2.0, "C": 3.0}
     assert found.statistic == pytest.approx(8)
@@ -145,7 +149,9 @@ def test_methods_that_differ_from_all_are_in_no_group():
 
 
 def test_no_two_methods_differ_where_friedman_does_not_reject():
-    """First and last are 9 ranks apart, CD is 7.8; but the eight between are so even that chi-square is not large."""
+    """First and last are 9 ranks apart, CD is 7.8; but the eight between are so even that
+    chi-square is not large.
+    """
     rows = [[1, *np.roll(range(2, 10), shift), 10] for shift in (0, 3, 6)]
     found = ranked(runs(-pd.DataFrame(rows, columns=list("ABCDEFGHIJ"))))
     assert found.p > 0.05
@@ -247,7 +253,9 @@ def test_refusals(table: dict[str, list[float]], blocks: str, reason: str):
 
 
 def test_agreement_by_hand():
-    """One of the six pairs (b, c) is the other way round: tau = (5 - 1) / 6; z is only in one order."""
+    """One of the six pairs (b, c) is the other way round: tau = (5 - 1) / 6; z is only in one
+    order.
+    """
     measured = pd.Series({"a": 1.0, "b": 2.0, "c": 3.0, "d": 4.0, "z": 9.0})
     published = pd.Series({"d": 80.0, "c": 60.0, "b": 70.0, "a": 50.0})
     found = ranks.agreement(measured, published)

@@ -13,7 +13,9 @@ from pflbench.report.stats.frames import Refusal
 
 
 def frame(table: dict[str, list[float]], seeds: int = 1) -> pd.DataFrame:
-    """Runs from a list of accuracies per method: scenario by scenario, and in a scenario seed by seed."""
+    """Runs from a list of accuracies per method: scenario by scenario, and in a scenario seed by
+    seed.
+    """
     return pd.DataFrame(
         [
             {"method": method, "scenario": f"s{i // seeds}", "seed": i % seeds, "accuracy": value}
@@ -24,7 +26,9 @@ def frame(table: dict[str, list[float]], seeds: int = 1) -> pd.DataFrame:
 
 
 def test_signed_rank_by_hand():
-    """Ranks 1..6, the second one negative: W- = 2, reached or passed below by {}, {1}, {2}: 2 * 3 / 64."""
+    """Ranks 1..6, the second one negative: W- = 2, reached or passed below by {}, {1}, {2}: 2 * 3 /
+    64.
+    """
     assert significance.signed_rank([1, -2, 3, 4, 5, 6]) == 2 * 3 / 64
 
 
@@ -54,7 +58,9 @@ def test_zeros_are_ranked_and_then_carry_no_sign():
 
 
 def test_differences_that_are_only_rounding_are_ties():
-    """0.2 - 0.3 is nearer to zero than 0.1 in its last bit; as a tie it has rank 1.5, W- <= 1.5 for {} and two."""
+    """0.2 - 0.3 is nearer to zero than 0.1 in its last bit; as a tie it has rank 1.5, W- <= 1.5 for
+    {} and two.
+    """
     assert 0.3 - 0.2 < 0.1
     assert significance.signed_rank([0.2 - 0.3, 0.1, 0.3, 0.4, 0.5, 0.6]) == 2 * 3 / 64
 

@@ -1,4 +1,4 @@
-"""Tables of accuracies from made-up runs: cells by hand, states, marks against the base, all forms."""
+"""Tables from made-up runs: cells by hand, states, marks against the base, all forms."""
 
 import csv
 import io
@@ -160,7 +160,9 @@ def test_without_class_counts_there_is_no_majority_row():
 
 
 def base_marks(*runs: Numbers, name: str = "other", scale: str = "paper") -> list[str]:
-    """Of the only method in every column, against a main experiment that has 70 +/- 10 at N=20 with dir:0.1."""
+    """Of the only method in every column, against a main experiment that has 70 +/- 10 at N=20 with
+    dir:0.1.
+    """
     main = experiment(
         run(accuracies=[0.6, 0.8]), run(accuracies=[0.6, 0.8], partition="path:2"), name="main"
     )

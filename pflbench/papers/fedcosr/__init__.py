@@ -1,4 +1,6 @@
-"""The FedCoSR paper (IEEE Transactions on Cybernetics 2025): its published numbers and how it presents them."""
+"""The FedCoSR paper (IEEE Transactions on Cybernetics 2025): its published numbers and how it
+presents them.
+"""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,8 +1,9 @@
 """Colour, dash and marker of every method in the FedCoSR paper's figures, as matplotlib takes them.
 
-The colours are Okabe and Ito's without yellow, which is too faint for a line, and a brown: also those who confuse red
-and green, or blue and yellow, can tell any two apart. Methods that share one differ in dash and marker, and are not
-together in the paper's figures of few methods. FedCoSR has a colour for itself.
+The colours are Okabe and Ito's without yellow, which is too faint for a line, and a brown: also
+those who confuse red and green, or blue and yellow, can tell any two apart. Methods that share one
+differ in dash and marker, and are not together in the paper's figures of few methods. FedCoSR has a
+colour for itself.
 """
 
 from typing import Any

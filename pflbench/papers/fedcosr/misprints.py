@@ -1,8 +1,8 @@
 """Where the marks that the FedCoSR paper prints differ from those that its own numbers ask for.
 
-Its averages are over all methods that have a number, Local and FedCoSR among them: no other choice comes as near to the
-printed ones, though most of those are off in the last digits. Its + and - compare with the main table; for std, too,
-+ means better, that is lower.
+Its averages are over all methods that have a number, Local and FedCoSR among them: no other choice
+comes as near to the printed ones, though most of those are off in the last digits. Its + and -
+compare with the main table; for std, too, + means better, that is lower.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from pflbench.report.render.marks import Cell, Column, Marked, Measure, Row, Tab
 
 @dataclass(frozen=True)
 class Difference:
-    """A mark that the paper prints otherwise than its own numbers say; all are in its second table."""
+    """A mark that the paper prints and its numbers contradict; all are in its second table."""
 
     column: str
     method: str
@@ -27,18 +27,25 @@ class Difference:
     reason: str
 
 
-DIFFERENCES = tuple(Difference(**line) for line in tables.paper_table("misprints"))  # type: ignore[arg-type]
+DIFFERENCES = tuple(
+    Difference(**line)  # type: ignore[arg-type]
+    for line in tables.paper_table("misprints")
+)
 
 
 def published(name: str) -> Marked:
-    """One of the paper's tables (`main`, `scalability_heterogeneity`), with the marks that its numbers ask for."""
+    """One of the paper's tables (`main`, `scalability_heterogeneity`), with the marks that its
+    numbers ask for.
+    """
     if name not in TABLES:
         raise unknown("table of the paper", name, TABLES)
     return mark(_table(name), base=None if name == "main" else _table("main"))
 
 
 def _table(name: str) -> Table:
-    """FedPAC has no number at beta=0.01: the text says that its optimization problem can be infeasible there."""
+    """FedPAC has no number at beta=0.01: the text says that its optimization problem can be
+    infeasible there.
+    """
     columns = tuple(Column(c.key, c.title, c.group, c.base) for c in TABLES[name])
     cells = {}
     for (method, key), (accuracy, std) in tables.accuracy().items():

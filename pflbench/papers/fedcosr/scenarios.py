@@ -1,4 +1,4 @@
-"""The scenarios of the FedCoSR paper's two tables of accuracies, and which runs are of one of them."""
+"""The scenarios of the FedCoSR paper's two tables of accuracies, and which runs are of one."""
 
 from pathlib import Path
 
@@ -46,7 +46,9 @@ COLUMNS = {column.key: column for columns in TABLES.values() for column in colum
 
 
 def dataset_of(spec: str) -> str:
-    """Which of the paper's data sets it is, by name or by the beginning of a file's name; empty if none."""
+    """Which of the paper's data sets it is, by name or by the beginning of a file's name; empty if
+    none.
+    """
     kind, _, path = spec.partition(":")
     if kind != "npz":
         return spec if spec in DATASETS else ""

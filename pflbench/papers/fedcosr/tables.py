@@ -46,7 +46,9 @@ def accuracy() -> dict[tuple[str, str], Pair]:
 
 
 def costs() -> dict[str, Costs]:
-    """Rounds, seconds and communication of every method, and why its formula differs from the claim."""
+    """Rounds, seconds and communication of every method, and why its formula differs from the
+    claim.
+    """
     notes = {line["method"]: line["note"] for line in paper_table("cost_notes")}
     return {
         line["method"]: Costs(

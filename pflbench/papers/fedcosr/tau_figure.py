@@ -1,4 +1,6 @@
-"""FedCoSR's tau, the share of the client's own body: as a function of the loss, and the accuracy that it leads to."""
+"""FedCoSR's tau, the share of the client's own body: as a function of the loss, and the accuracy
+that it leads to.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial

@@ -1,4 +1,6 @@
-"""Scenarios in words: the headings of columns, in a paper's words where a scenario is one of its own."""
+"""Scenarios in words: the headings of columns, in a paper's words where a scenario is one of its
+own.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -48,7 +50,9 @@ def in_words(partition: str) -> str:
 
 
 def value(config: Config, name: str) -> Any:
-    """A field of a run's configuration, as it is in JSON; its default where the configuration lacks it."""
+    """A field of a run's configuration, as it is in JSON; its default where the configuration lacks
+    it.
+    """
     found = config.get(name, getattr(Run, name, None))
     return list(found) if isinstance(found, tuple) else found
 
@@ -158,7 +162,9 @@ def _label(run: Numbers) -> str:
 
 
 def _extras(columns: Mapping[str, Sequence[Numbers]], data: Mapping[str, str]) -> dict[str, str]:
-    """What else must be said of a column: its label, and how it differs from others of the same description."""
+    """What else must be said of a column: its label, and how it differs from others of the same
+    description.
+    """
     labels = {key: _label(runs[0]) for key, runs in columns.items()}
     configs = {key: runs[0].planned.config for key, runs in columns.items()}
     alike: dict[tuple[object, ...], list[str]] = {}

@@ -128,7 +128,9 @@ def scarce_of(config: Mapping[str, Any]) -> range:
 def lay_out(
     experiment: Experiment, everything: Sequence[Experiment], proposed: str | None = None
 ) -> Layout:
-    """Columns in the plan's order. Rows in the order of published tables, then other methods, then the proposed one."""
+    """Columns in the plan's order. Rows in the order of published tables, then other methods, then
+    the proposed one.
+    """
     runs, twice = _once(experiment.runs)
     columns = _columns(runs, single=experiment.plan.name == OTHERS)
     titles = _titles([run for one in (experiment, *everything) for run in one.runs])
@@ -159,7 +161,9 @@ def _row(method: str, variant: str, proposed: bool) -> Row:
 
 
 def _once(runs: Sequence[Numbers]) -> tuple[list[Numbers], list[Numbers]]:
-    """Every run once: a plan may have it twice, or it may be in two folders; the second folders are returned, too."""
+    """Every run once: a plan may have it twice, or it may be in two folders; the second folders are
+    returned, too.
+    """
     kept: dict[str, Numbers] = {}
     twice = []
     for run in runs:
@@ -172,8 +176,9 @@ def _once(runs: Sequence[Numbers]) -> tuple[list[Numbers], list[Numbers]]:
 
 
 def _columns(runs: Sequence[Numbers], single: bool) -> dict[str, list[Numbers]]:
-    """Runs by scenario. Its words are the plan's, and where runs of the same words differ, these fields too: a cell
-    has runs of one scenario only. In a plan a method may have fields of its own; among single runs these are columns.
+    """Runs by scenario. Its words are the plan's, and where runs of the same words differ, these
+    fields too: a cell has runs of one scenario only. In a plan a method may have fields of its own;
+    among single runs these are columns.
     """
     alike: dict[tuple[str, ...], list[Numbers]] = {}
     for run in runs:
@@ -195,7 +200,9 @@ def _columns(runs: Sequence[Numbers], single: bool) -> dict[str, list[Numbers]]:
 
 
 def _variants(members: Sequence[Numbers]) -> list[str]:
-    """What a run of a column is called next to its method: its variant, and hyperparameters where those differ."""
+    """What a run of a column is called next to its method: its variant, and hyperparameters where
+    those differ.
+    """
     alike: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for run in members:
         planned = run.planned
@@ -219,7 +226,9 @@ def _names_that_differ(tables: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _titles(runs: Sequence[Numbers]) -> dict[str, str]:
-    """Titles of methods by name: their own, before the first run a paper's; the name is added to equal ones."""
+    """Titles of methods by name: their own, before the first run a paper's; the name is added to
+    equal ones.
+    """
     published = {plain(title): title for paper in papers() for title in paper.methods}
     titles = {}
     for run in sorted(runs, key=lambda run: bool(run.about)):  # a method's own title comes last

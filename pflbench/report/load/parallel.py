@@ -14,14 +14,16 @@ from pflbench.errors import UserError
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-PARTS = 8  # for each core: so many that none is waited for long at the end, so few that forking costs nothing
+PARTS = 8  # per core: so many that the last is short, so few that forking costs nothing
 
 
 def each(function: Callable[[Item], Result], items: Sequence[Item], few: int) -> list[Result]:
-    """function(item) for every item, in their order; of more than a `few` in processes, one for every part of them.
+    """function(item) for every item, in their order; of more than a `few` in processes, one for
+    every part of them.
 
-    The processes are forked: they see function and items as they are here (figures cannot be sent), and only results
-    are sent back. Where nothing can be forked, or safely (macOS), all is done here.
+    The processes are forked: they see function and items as they are here (figures cannot be sent),
+    and only results are sent back. Where nothing can be forked, or safely (macOS), all is done
+    here.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
     if len(items) <= few or cores == 1 or multiprocessing.current_process().daemon:
@@ -51,7 +53,7 @@ def each(function: Callable[[Item], Result], items: Sequence[Item], few: int) ->
                 del at_work[ready]
     finally:
         for _, process in at_work.values():
-            process.kill()  # not terminate(): a handler of SIGTERM that it has from here may come too late, or refuse
+            process.kill()  # not terminate(): our handler of SIGTERM, which it has too, may refuse
             process.join()
     return results
 

@@ -11,7 +11,9 @@ from pflbench.records import run_folder
 
 
 class Result:
-    """A run's folder, read when asked. `point` (pre, post) is where to evaluate it, if not at its method's own."""
+    """A run's folder, read when asked. `point` (pre, post) is where to evaluate it, if not at its
+    method's own.
+    """
 
     def __init__(self, folder: str | Path, point: str | None = None) -> None:
         self.folder = Path(folder)
@@ -38,7 +40,9 @@ class Result:
 
     @cached_property
     def clients(self) -> pd.DataFrame:
-        """Accuracy of every client: one row per round and client, one column per series (pre, post, ...)."""
+        """Accuracy of every client: one row per round and client, one column per series (pre, post,
+        ...).
+        """
         sizes = self.about["partition"]
         frames = []
         for record in run_folder.rounds(self.folder):
@@ -56,7 +60,9 @@ class Result:
 
     @cached_property
     def rounds(self) -> pd.DataFrame:
-        """One row per round: mean accuracy over clients and its std by series, loss, megabytes, seconds."""
+        """One row per round: mean accuracy over clients and its std by series, loss, megabytes,
+        seconds.
+        """
         timing = {line["round"]: line for line in run_folder.rounds(self.folder, "timing.jsonl")}
         rows = []
         for record in run_folder.rounds(self.folder):
@@ -73,12 +79,16 @@ class Result:
 
     @property
     def accuracy(self) -> float:
-        """Mean accuracy over clients in the last round, at the method's point; nan where there is none yet."""
+        """Mean accuracy over clients in the last round, at the method's point; nan where there is
+        none yet.
+        """
         return self._last(self.point)
 
     @property
     def std(self) -> float:
-        """Standard deviation over clients in the last round, at the method's point; nan where there is none yet."""
+        """Standard deviation over clients in the last round, at the method's point; nan where there
+        is none yet.
+        """
         return self._last(f"{self.point}_std")
 
     def _last(self, column: str) -> float:

@@ -1,6 +1,8 @@
-"""What a report is made from: every planned run of a folder with the numbers that tables and figures show.
+"""What a report is made from: every planned run of a folder with the numbers that tables and
+figures show.
 
-Only files are read, each once, and what is not shown is not kept: a run of 200 rounds and 100 clients takes kilobytes.
+Only files are read, each once, and what is not shown is not kept: a run of 200 rounds and 100
+clients takes kilobytes.
 """
 
 import dataclasses
@@ -83,7 +85,9 @@ class Numbers:
         return self.status == "finished" and bool(np.isfinite(self.clients).any())
 
     def traffic(self, way: str) -> float:
-        """Bytes that one client of the cohort receives (down) or sends (up): mean per round; one-shot: in total."""
+        """Bytes that one client of the cohort receives (down) or sends (up): mean per round;
+        one-shot: in total.
+        """
         parts = [sizes for name, sizes in self.sent.items() if name.startswith(f"{way} ")]
         return float(sum(np.sum(part) if self.one_shot else np.mean(part) for part in parts))
 
@@ -92,7 +96,9 @@ class Numbers:
         return np.asarray(self.about["partition"][f"n_{part}"], dtype=float)
 
     def majority(self) -> Floats:
-        """Accuracy of every client that always answers its most frequent training label; empty where it is unknown."""
+        """Accuracy of every client that always answers its most frequent training label; empty
+        where it is unknown.
+        """
         partition = self.about.get("partition", {})
         counts = (partition.get(f"{part}_classes", []) for part in ("train", "test"))
         shares = class_counts.majority(*counts)
@@ -101,7 +107,9 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A plan with the numbers of its runs, in the plan's order; runs that are in no plan are one of their own."""
+    """A plan with the numbers of its runs, in the plan's order; runs that are in no plan are one of
+    their own.
+    """
 
     plan: Plan
     runs: tuple[Numbers, ...]
@@ -168,7 +176,7 @@ def read(folder: Path, planned: Planned, choice: Choice, status: str = "") -> Nu
 
 
 def mean(table: Floats, weights: Floats | None = None) -> Floats:
-    """The mean over clients (the last axis) that have a value, by samples where weights are given."""
+    """The mean over clients (the last axis) that have a value, by weights where there are any."""
     known = np.isfinite(table)
     shares = known * (1.0 if weights is None else weights)
     total: Floats = np.where(known, table, 0.0) * shares
@@ -205,7 +213,9 @@ def _standing(run: Numbers, state: RunState) -> Numbers:
 
 
 def _weights(about: Mapping[str, Any], series: str, choice: Choice) -> Floats | None:
-    """The samples of every client that a series is measured on; None where all clients count the same."""
+    """The samples of every client that a series is measured on; None where all clients count the
+    same.
+    """
     part = "validation" if series.endswith("_validation") else "test"
     return np.asarray(about["partition"][f"n_{part}"], dtype=float) if choice.weighted else None
 
@@ -223,7 +233,9 @@ def _tables(evaluations: Sequence[Mapping[str, Any]]) -> dict[str, Floats]:
 
 
 def _chosen_rows(how: str, curves: Mapping[str, Floats], point: str) -> list[int]:
-    """The evaluations that a choice averages, the one it is named by last; none where there is no number."""
+    """The evaluations that a choice averages, the one it is named by last; none where there is no
+    number.
+    """
     series = f"{point}_validation" if how == "validation" else point
     known = np.flatnonzero(np.isfinite(curves.get(series, _none())))
     if point not in curves or not known.size:
@@ -249,7 +261,9 @@ def _sent(lines: Sequence[Mapping[str, Any]]) -> dict[str, Floats]:
 
 
 def _seconds(folder: Path) -> dict[str, Floats]:
-    """Of every round from 1: in all ("wall"), of clients (summed over them), of the server, of evaluation."""
+    """Of every round from 1: in all ("wall"), of clients (summed over them), of the server, of
+    evaluation.
+    """
     timing = [line for line in run_folder.rounds(folder, "timing.jsonl") if line["round"] > 0]
     names = [name for name in (timing[0] if timing else ()) if name != "round"]
     return {name: np.array([line[name] for line in timing]) for name in names}

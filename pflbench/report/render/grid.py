@@ -21,10 +21,11 @@ LINES = 55  # of a table on a printed page; a longer one is continued in another
 
 @dataclass(frozen=True)
 class Head:
-    """A column: of text, or of numbers that are `shown` so (".2f"). Text may stand among numbers: why there is none.
+    """A column: of text, or of numbers that are `shown` so (".2f"). Text may stand among numbers:
+    why there is none.
 
-    `width` is a share of the text's width in print, for text that is broken into lines. Numbers are shown in units of
-    `unit`; CSV has them as they are, under `title_in_csv`.
+    `width` is a share of the text's width in print, for text that is broken into lines. Numbers are
+    shown in units of `unit`; CSV has them as they are, under `title_in_csv`.
     """
 
     title: str
@@ -115,7 +116,7 @@ def _pieces(
     label: str,
     notes: Sequence[str],
 ) -> str:
-    """One or more floats, since none may be longer than a page; caption and notes are on the first."""
+    """One or more floats, as none may exceed a page; caption and notes are on the first."""
     tables = []
     for piece, first in enumerate(range(0, max(len(rows), 1), LINES)):
         tabular = _tabular(heads, rows[first : first + LINES])
@@ -151,7 +152,7 @@ def _line(cells: Sequence[str]) -> str:
 def _printed(head: Head, value: Value) -> str:
     text = latex.escape(head.text(value))
     if head.width:
-        return rf"\rightskip0pt plus1fil\relax {text}"  # ragged; \raggedright would make another command of \\
+        return rf"\rightskip0pt plus1fil\relax {text}"  # \raggedright would redefine \\
     return f"$-${text[1:]}" if _number(value) is not None and text.startswith("-") else text
 
 

@@ -22,7 +22,7 @@ LATEX = Notation(
     bold=r"\textbf{%s}",
     underlined=r"\underline{%s}",
 )
-# Brackets and star would be read as an argument of the \\ before a row; a backtick makes quotes and marks of others.
+# Brackets and star would be read as an argument of the \\ before a row; backticks make quotes.
 SPECIAL = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -47,14 +47,15 @@ SPECIAL = {
     **{symbol: f"{{{symbol}}}" for symbol in "[]*`"},
 }
 GREEK = (
-    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi . pi rho . sigma tau upsilon phi chi psi "
-    "omega"
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi . pi rho . sigma tau"
+    " upsilon phi chi psi omega"
 )
 SPECIAL.update(
     {chr(0x3B1 + i): f"$\\{name}$" for i, name in enumerate(GREEK.split()) if name != "."}
 )
 
-LIGATURES = "\u00c6\u00e6\u00d8\u00f8\u00df\u0131\u0141\u0142\u0152\u0153"  # and other letters that are of one piece
+# Ligatures and other letters without a separate accent.
+LIGATURES = "\u00c6\u00e6\u00d8\u00f8\u00df\u0131\u0141\u0142\u0152\u0153"
 
 # A table that is wider than the text shrinks, if graphicx is there to do it.
 _TABLE = r"""%% Needs \usepackage{booktabs} and \usepackage{xcolor}; with \usepackage{graphicx} it fits any page.
@@ -70,8 +71,8 @@ _TABLE = r"""%% Needs \usepackage{booktabs} and \usepackage{xcolor}; with \usepa
 """
 _NOTES = r"""\par\vspace{2pt}\parbox{\textwidth}{\scriptsize\raggedright %s}
 """
-# A cell (#3) that is as wide as its share (1 / #2) of the heading (#1) above: TeX gives what a heading takes more than
-# its columns to the last of them.
+# A cell (#3) that is as wide as its share (1 / #2) of the heading (#1) above: TeX gives what a
+# heading takes more than its columns to the last of them.
 SHARING = r"\def\sharing#1#2#3{\setbox0\hbox{\textbf{#1}}\vtop{\offinterlineskip\hbox{#3}\hbox to\dimexpr\wd0/#2{}}}%"
 PAIR = 18  # letters of a heading that surely fit above an accuracy and its std
 # A4 across, or higher.
@@ -106,7 +107,7 @@ def table_float(
 
 
 def page(tables: str, rows: int, notes: int = 0, row_height: int = 5) -> str:
-    """Tables as a document of its own for pdflatex; rows and notes are those of the longest table."""
+    """Tables as a document of its own; rows and notes are those of the longest table."""
     height = max(190, 60 + row_height * rows + 4 * notes)  # mm; a row takes 3, a rule 1
     return _DOCUMENT % (height, tables)
 
@@ -127,7 +128,9 @@ def document(marked: Marked, caption: str, label: str, notes: Sequence[str] = ()
 
 
 def escape(text: str) -> str:
-    """Plain text as LaTeX that prints it. A character that LaTeX may not have becomes its number, as [U+4E2D]."""
+    """Plain text as LaTeX that prints it. A character that LaTeX may not have becomes its number,
+    as [U+4E2D].
+    """
     words = " ".join(unicodedata.normalize("NFC", text).split())
     written = "".join(_character(character) for character in words)
     return re.sub(r"([-'])(?=\1)", r"\1{}", written)  # two hyphens are no dash
@@ -141,7 +144,9 @@ def _character(character: str) -> str:
 
 
 def _accented(character: str) -> bool:
-    """Whether it is a Latin letter that LaTeX prints with its oldest fonts, too; those have no ogonek (U+0328)."""
+    """Whether it is a Latin letter that LaTeX prints with its oldest fonts, too; those have no
+    ogonek (U+0328).
+    """
     letter, _, accent = unicodedata.decomposition(character).partition(" ")
     composed = (
         accent != "" and len(letter) == 4 and chr(int(letter, 16)).isascii() and accent != "0328"

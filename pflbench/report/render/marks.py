@@ -1,8 +1,10 @@
-"""A table of accuracies and its marks: places, and comparisons with the mean and with a base scenario.
+"""A table of accuracies and its marks: places, and comparisons with the mean and with a base
+scenario.
 
-All is computed from the numbers as they are displayed, the means too (exactly, and rounded only to be shown): a reader
-can check every mark with the table in hand, and a difference that it does not show earns none. Higher accuracy is
-better, and lower std. Equal numbers share a place (1, 2, 2, 4) and are neither better nor worse than each other.
+All is computed from the numbers as they are displayed, the means too (exactly, and rounded only to
+be shown): a reader can check every mark with the table in hand, and a difference that it does not
+show earns none. Higher accuracy is better, and lower std. Equal numbers share a place (1, 2, 2, 4)
+and are neither better nor worse than each other.
 """
 
 import math
@@ -32,7 +34,9 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """A method, or a variant of it; or a baseline that is none: never ranked and in no mean, as the majority class."""
+    """A method, or a variant of it; or a baseline that is none: never ranked and in no mean, as the
+    majority class.
+    """
 
     method: str
     group: str = ""  # a rule is drawn where it changes
@@ -47,7 +51,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Cell:
-    """Percent, over `seeds` seeds (0: not a matter of seeds). Partial: not all of its runs are finished."""
+    """Percent, over `seeds` seeds (0: not a matter of seeds). Partial: not all of its runs are
+    finished.
+    """
 
     accuracy: float | None = None
     std: float | None = None
@@ -135,7 +141,9 @@ class Marked:
 
 
 def mark(table: Table, decimals: int = 2, base: Table | None = None) -> Marked:
-    """All marks of a table. A column is compared with that of its `base`, as far as `base` has numbers there."""
+    """All marks of a table. A column is compared with that of its `base`, as far as `base` has
+    numbers there.
+    """
     marks: dict[tuple[str, str, Measure], Mark] = {}
     means: dict[tuple[str, Measure], float | None] = {}
     for column in table.columns:

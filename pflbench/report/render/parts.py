@@ -8,8 +8,8 @@ from typing import Any
 
 @dataclass(frozen=True)
 class TablePart:
-    """A table in all its forms. `rows` are cells as text for a page; `numbers` are what to sort them by, None where it
-    is the text.
+    """A table in all its forms. `rows` are cells as text for a page; `numbers` are what to sort
+    them by, None where it is the text.
     """
 
     name: str  # of its files: "accuracy"

@@ -1,4 +1,6 @@
-"""A marked table as Markdown and as CSV, and what all its renderings share: the writing of a cell and the legend."""
+"""A marked table as Markdown and as CSV, and what all its renderings share: the writing of a cell
+and the legend.
+"""
 
 import csv
 import io
@@ -47,7 +49,9 @@ MARKDOWN = Notation(
 
 
 def cell(marked: Marked, row: Row, column: Column, measure: Measure, notation: Notation) -> str:
-    """A number with its marks: place, seeds, version, base, mean; or a dash with the letter of the reason."""
+    """A number with its marks: place, seeds, version, base, mean; or a dash with the letter of the
+    reason.
+    """
     found = marked.table.cell(row.title, column.key)
     value = found.value(measure)
     if value is None:
@@ -108,7 +112,9 @@ def _exceptions(table: Table, notation: Notation) -> list[str]:
 
 
 def markdown(marked: Marked, caption: str = "", notes: Sequence[str] = ()) -> str:
-    """The table with a column for every scenario, accuracy and std in one cell; below it caption and legend."""
+    """The table with a column for every scenario, accuracy and std in one cell; below it caption
+    and legend.
+    """
     table = marked.table
     heads = [": ".join(filter(None, [plain(c.group), plain(c.title)])) for c in table.columns]
     lines = [["Method", *heads], ["---"] * (1 + len(heads))]
@@ -136,7 +142,9 @@ def pair(marked: Marked, row: Row | None, column: Column, notation: Notation) ->
 
 
 def long_csv(marked: Marked) -> str:
-    """A line for every cell, and for the means, with all digits; marks in words, places beyond the third too."""
+    """A line for every cell, and for the means, with all digits; marks in words, places beyond the
+    third too.
+    """
     table = marked.table
     kinds = ("rank", "against_mean", "against_base")
     names = [f"{measure}_{kind}" for kind in kinds for measure in MEASURES]

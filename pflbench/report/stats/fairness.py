@@ -1,4 +1,6 @@
-"""Per-client fairness: gains of single clients over a baseline, the worst clients, and how even all are."""
+"""Per-client fairness: gains of single clients over a baseline, the worst clients, and how even all
+are.
+"""
 
 import math
 from collections.abc import Sequence
@@ -14,9 +16,11 @@ KEYS = ["method", "scenario", "seed"]
 
 
 def gains(frame: pd.DataFrame, baseline: str) -> pd.DataFrame:
-    """Accuracy of every client minus its accuracy under the baseline, in the same scenario and seed.
+    """Accuracy of every client minus its accuracy under the baseline, in the same scenario and
+    seed.
 
-    Columns: method, scenario, seed, client, gain; clients that both have, and no rows for the baseline itself.
+    Columns: method, scenario, seed, client, gain; clients that both have, and no rows for the
+    baseline itself.
     """
     kept = runs(frame, "client")
     if baseline not in set(kept["method"]):
@@ -35,14 +39,18 @@ def worst_decile(accuracy: npt.ArrayLike) -> float:
 
 
 def jain(accuracy: npt.ArrayLike) -> float:
-    """Jain's index (sum x)^2 / (n sum x^2): 1 if all clients are equal, 1/n if one has all; nan if all are zero."""
+    """Jain's index (sum x)^2 / (n sum x^2): 1 if all clients are equal, 1/n if one has all; nan if
+    all are zero.
+    """
     x = np.asarray(accuracy, dtype=float)
     squares = len(x) * float((x**2).sum())
     return float(x.sum()) ** 2 / squares if squares else math.nan
 
 
 def variation(accuracy: npt.ArrayLike) -> float:
-    """Coefficient of variation over clients, std / mean (std of all clients, not of a sample); nan if all are zero."""
+    """Coefficient of variation over clients, std / mean (std of all clients, not of a sample); nan
+    if all are zero.
+    """
     x = np.asarray(accuracy, dtype=float)
     return float(x.std() / x.mean()) if x.any() else math.nan
 
@@ -50,11 +58,12 @@ def variation(accuracy: npt.ArrayLike) -> float:
 def client_summary(
     frame: pd.DataFrame, baselines: Sequence[str] = ("Local", "FedAvg")
 ) -> pd.DataFrame:
-    """A row per run: method, scenario, seed, clients, accuracy (mean), worst_decile, jain, variation.
+    """A row per run: method, scenario, seed, clients, accuracy (mean), worst_decile, jain,
+    variation.
 
-    If the table says which clients are `scarce`: their mean accuracy, and that of the others; nan where none is. And
-    for every baseline gain_NAME (mean over clients) and harmed_NAME (share of clients with a gain below 0), nan for
-    the baseline itself and where it was not run.
+    If the table says which clients are `scarce`: their mean accuracy, and that of the others; nan
+    where none is. And for every baseline gain_NAME (mean over clients) and harmed_NAME (share of
+    clients with a gain below 0), nan for the baseline itself and where it was not run.
     """
     kept = runs(frame, "client")
     grouped = kept.groupby(KEYS, sort=False)["accuracy"]
@@ -72,7 +81,9 @@ def client_summary(
 
 
 def _against(kept: pd.DataFrame, baseline: str) -> pd.DataFrame:
-    """By run: the mean gain over a baseline, and the share of clients that lose; empty where it was not run."""
+    """By run: the mean gain over a baseline, and the share of clients that lose; empty where it was
+    not run.
+    """
     if baseline not in set(kept["method"]):
         return pd.DataFrame({"gain": [], "harmed": []})
     found = gains(kept, baseline)

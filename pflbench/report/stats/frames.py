@@ -1,8 +1,8 @@
 """Tables of runs, as all statistics take them.
 
 A frame has one row per run (method, scenario, seed, accuracy) or per run and client (also client).
-A higher accuracy is better; a row without one (nan) is missing. What the data cannot answer is answered
-by a `Refusal`, which is a value and not an exception.
+A higher accuracy is better; a row without one (nan) is missing. What the data cannot answer is
+answered by a `Refusal`, which is a value and not an exception.
 """
 
 from dataclasses import dataclass
@@ -41,14 +41,16 @@ def runs(frame: pd.DataFrame, *finer: str) -> pd.DataFrame:
 
 
 def wide(frame: pd.DataFrame) -> pd.DataFrame:
-    """Accuracy with a row for every scenario and seed, and a column for every method, in order of appearance."""
+    """Accuracy with a row for every scenario and seed, and a column for every method, in order of
+    appearance.
+    """
     kept = runs(frame)
     table = kept.pivot(index=["scenario", "seed"], columns="method", values="accuracy")
     return table[list(kept["method"].unique())]
 
 
 def in_blocks(table: pd.DataFrame, blocks: str) -> pd.DataFrame:
-    """The rows of a `wide` table as `blocks`: the means over seeds of every scenario, or all runs."""
+    """The rows of a `wide` table as `blocks`: means over seeds per scenario, or all runs."""
     if blocks not in BLOCKS:
         raise unknown("kind of blocks", blocks, BLOCKS)
     return table.groupby(level="scenario", sort=False).mean() if blocks == "scenarios" else table

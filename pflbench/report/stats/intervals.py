@@ -25,10 +25,12 @@ class Interval:
 
 
 def interval(values: npt.ArrayLike, level: float = 0.95) -> Interval | Refusal:
-    """Percentile bootstrap of the mean of one value a seed; the resamples are the same in every call.
+    """Percentile bootstrap of the mean of one value a seed; the resamples are the same in every
+    call.
 
-    Few seeds make it too narrow: for three and a level of 0.95 it is the range of the values, which covers the mean of
-    a symmetric distribution three times in four. It never leaves the range of the values.
+    Few seeds make it too narrow: for three and a level of 0.95 it is the range of the values, which
+    covers the mean of a symmetric distribution three times in four. It never leaves the range of
+    the values.
     """
     x = np.asarray(values, dtype=float)
     x = x[~np.isnan(x)]
@@ -47,7 +49,9 @@ def interval(values: npt.ArrayLike, level: float = 0.95) -> Interval | Refusal:
 
 
 def intervals(frame: pd.DataFrame, level: float = 0.95) -> pd.DataFrame:
-    """`interval` of every method and scenario: seeds, mean, low, high; the bounds are nan where there is a reason."""
+    """`interval` of every method and scenario: seeds, mean, low, high; the bounds are nan where
+    there is a reason.
+    """
     rows = []
     for (method, scenario), group in runs(frame).groupby(["method", "scenario"], sort=False):
         found = interval(group["accuracy"], level)

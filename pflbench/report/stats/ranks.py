@@ -1,4 +1,4 @@
-"""Orders of methods: mean ranks over scenarios and which differ (Demsar 2006); agreement of orders."""
+"""Orders of methods: mean ranks and which differ (Demsar 2006); agreement of two orders."""
 
 import math
 from dataclasses import dataclass
@@ -33,13 +33,15 @@ class Ranking:
 def friedman(
     frame: pd.DataFrame, blocks: str = "scenarios", alpha: float = 0.05
 ) -> Ranking | Refusal:
-    """Ranks of the methods in every block (1 is the highest accuracy; ties have average ranks) and what they show.
+    """Ranks of the methods in every block (1 is the highest accuracy; ties have average ranks) and
+    what they show.
 
-    Blocks are as in `paired_tests`, and so is the warning: blocks="runs" takes runs of one scenario for independent.
-    Every block needs every method; see `complete` for what is left out. Friedman's chi-square is corrected for ties.
-    Nemenyi: two methods differ if their mean ranks are at least CD = q sqrt(k (k + 1) / (6 N)) apart, with k methods,
-    N blocks, and q the 1 - alpha quantile of the studentized range (k, infinitely many degrees of freedom) over sqrt 2.
-    Where Friedman's test does not reject that all methods are equal, no two are said to differ: one group.
+    Blocks are as in `paired_tests`, and so is the warning: blocks="runs" takes runs of one scenario
+    for independent. Every block needs every method; see `complete` for what is left out. Friedman's
+    chi-square is corrected for ties. Nemenyi: two methods differ if their mean ranks are at least
+    CD = q sqrt(k (k + 1) / (6 N)) apart, with k methods, N blocks, and q the 1 - alpha quantile of
+    the studentized range (k, infinitely many degrees of freedom) over sqrt 2. Where Friedman's test
+    does not reject that all methods are equal, no two are said to differ: one group.
     """
     every = wide(frame)
     table = complete(every, blocks)
@@ -69,7 +71,7 @@ def friedman(
 
 
 def _chi_square(cells: pd.DataFrame) -> tuple[float, float]:
-    """Friedman's statistic and p; scipy divides by zero where all methods are equal in every block."""
+    """Friedman's statistic and p; where all methods are always equal scipy divides by zero."""
     if not (cells.nunique(axis=1) > 1).any():
         return 0.0, 1.0
     found = stats.friedmanchisquare(*(cells[name] for name in cells))
@@ -77,11 +79,13 @@ def _chi_square(cells: pd.DataFrame) -> tuple[float, float]:
 
 
 def complete(table: pd.DataFrame, blocks: str) -> pd.DataFrame:
-    """The part of a `wide` table without missing cells that keeps most cells: fewer methods, or fewer rows.
+    """The part of a `wide` table without missing cells that keeps most cells: fewer methods, or
+    fewer rows.
 
-    To leave out the method without which most rows are whole (of equals, that with the fewest runs), again and again,
-    gives a sequence of sets of methods; of these, that with the most cells in whole rows is taken (with much missing at
-    random, another set may keep a few more). A part that is large enough for the test comes before one that is not.
+    To leave out the method without which most rows are whole (of equals, that with the fewest
+    runs), again and again, gives a sequence of sets of methods; of these, that with the most cells
+    in whole rows is taken (with much missing at random, another set may keep a few more). A part
+    that is large enough for the test comes before one that is not.
     """
     present = table.notna()
 
@@ -109,7 +113,9 @@ def critical_difference(methods: int, blocks: int, alpha: float = 0.05) -> float
 
 
 def _groups(ranks: dict[str, float], difference: float) -> tuple[tuple[str, ...], ...]:
-    """Runs of neighbours that span less than the difference and are not part of a longer one; two methods or more."""
+    """Runs of neighbours that span less than the difference and are not part of a longer one; two
+    methods or more.
+    """
     names, places = list(ranks), np.array(list(ranks.values()))
     ends = [int(np.sum(places - start < difference - 10.0**-DIGITS)) for start in places]
     longest = [end for i, end in enumerate(ends) if end > max([i + 1, *ends[:i]])]
@@ -126,9 +132,11 @@ class Agreement:
 
 
 def agreement(measured: "pd.Series[float]", published: "pd.Series[float]") -> Agreement | Refusal:
-    """Kendall's tau-b of two scores by method (the index), over the methods in both; 1 is the same order.
+    """Kendall's tau-b of two scores by method (the index), over the methods in both; 1 is the same
+    order.
 
-    The p-value (that the orders have nothing to do with each other) is exact without ties, else a normal approximation.
+    The p-value (that the orders have nothing to do with each other) is exact without ties, else a
+    normal approximation.
     """
     for name, scores in (("measured", measured), ("published", published)):
         if scores.index.has_duplicates:

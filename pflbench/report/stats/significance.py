@@ -13,11 +13,13 @@ from pflbench.report.stats.frames import DIGITS, Floats, Refusal, in_blocks, wid
 
 
 def signed_rank(differences: npt.ArrayLike) -> float:
-    """Two-sided p-value of Wilcoxon's signed-rank test, exact for any number of differences, ties and zeros.
+    """Two-sided p-value of Wilcoxon's signed-rank test, exact for any number of differences, ties
+    and zeros.
 
-    Ties have average ranks. Zeros are ranked, then left out of both sums (Pratt 1959, scipy's zero_method="pratt").
-    scipy's "exact" is exact only without ties and zeros, so the distribution of W+ is built here: every rank r that is
-    left has either sign with probability 1/2, hence P(w) <- (P(w) + P(w - r)) / 2, rank by rank.
+    Ties have average ranks. Zeros are ranked, then left out of both sums (Pratt 1959, scipy's
+    zero_method="pratt"). scipy's "exact" is exact only without ties and zeros, so the distribution
+    of W+ is built here: every rank r that is left has either sign with probability 1/2, hence P(w)
+    <- (P(w) + P(w - r)) / 2, rank by rank.
     """
     d = np.round(np.asarray(differences, dtype=float), DIGITS)
     ranks = stats.rankdata(np.abs(d))  # multiples of 1/2
@@ -32,7 +34,7 @@ def signed_rank(differences: npt.ArrayLike) -> float:
 
 
 def holm(p: npt.ArrayLike) -> Floats:
-    """Holm's adjustment: the i-th smallest of m is max over j <= i of (m - j + 1) p_j, at most 1."""
+    """Holm: the i-th smallest of m becomes max over j <= i of (m - j + 1) p_j, at most 1."""
     values = np.asarray(p, dtype=float)
     order = np.argsort(values, kind="stable")
     adjusted = np.empty_like(values)
@@ -42,7 +44,9 @@ def holm(p: npt.ArrayLike) -> Floats:
 
 
 def blocks_needed(alpha: float, tests: int = 1) -> int:
-    """The fewest blocks with which one of several signed-rank tests can reach alpha by Holm: 2 tests / 2^n <= alpha."""
+    """The fewest blocks with which one of several signed-rank tests can reach alpha by Holm: 2
+    tests / 2^n <= alpha.
+    """
     return next(n for n in count(1) if tests * 2.0 ** (1 - n) <= alpha)
 
 
@@ -52,17 +56,20 @@ def paired_tests(
     blocks: str = "scenarios",
     alpha: float = 0.05,
 ) -> pd.DataFrame | Refusal:
-    """`signed_rank` for every pair of methods, or for the reference against every other, adjusted by Holm.
+    """`signed_rank` for every pair of methods, or for the reference against every other, adjusted
+    by Holm.
 
-    A pair is compared over the scenarios and seeds that both methods have. The test takes blocks for independent, and
-    runs of one scenario are not: they share data and mostly agree on who wins. Hence blocks="scenarios" (the mean over
-    the common seeds first; Demsar 2006). With blocks="runs" every seed counts as a block of its own, p-values are too
-    small, and the claim is about these scenarios only, not about new ones.
+    A pair is compared over the scenarios and seeds that both methods have. The test takes blocks
+    for independent, and runs of one scenario are not: they share data and mostly agree on who wins.
+    Hence blocks="scenarios" (the mean over the common seeds first; Demsar 2006). With blocks="runs"
+    every seed counts as a block of its own, p-values are too small, and the claim is about these
+    scenarios only, not about new ones.
 
-    Columns: method, other, blocks, difference (mean of method - other), wins, losses (blocks that the method won, and
-    lost), p, p_holm, different (p_holm <= alpha), needed (if all pairs have fewer blocks than this, no p_holm can reach
-    alpha, whatever the accuracies) and reason. A pair with too few blocks to reach alpha even before Holm is not
-    tested: it has a reason, no p, and does not count for Holm. If that is every pair, a `Refusal`.
+    Columns: method, other, blocks, difference (mean of method - other), wins, losses (blocks that
+    the method won, and lost), p, p_holm, different (p_holm <= alpha), needed (if all pairs have
+    fewer blocks than this, no p_holm can reach alpha, whatever the accuracies) and reason. A pair
+    with too few blocks to reach alpha even before Holm is not tested: it has a reason, no p, and
+    does not count for Holm. If that is every pair, a `Refusal`.
     """
     table = wide(frame)
     names = list(table)

@@ -80,7 +80,9 @@ def cell(runs: Sequence[Numbers], choice: Choice) -> Cell:
 
 
 def majority(runs: Sequence[Numbers], choice: Choice) -> Cell:
-    """The same for answering every client's most frequent training label; all methods of a seed have the same."""
+    """The same for answering every client's most frequent training label; all methods of a seed
+    have the same.
+    """
     guesses: dict[int, Numbers] = {}
     evaluated_first = sorted(runs, key=lambda run: run.clients.size == 0)
     for run in evaluated_first:  # these say which clients are evaluated
@@ -114,7 +116,7 @@ def caption(marked: Marked, layout: Layout, choice: Choice) -> str:
     if any(column.base for column in marked.table.columns):
         said.append(
             f"The base scenario is that of the experiment {BASE} that differs only in the number of"
-            " clients, in the parameter of the Dirichlet distribution, or in the classes per client."
+            " clients, the parameter of the Dirichlet distribution, or the classes per client."
         )
     return " ".join(said)
 

@@ -19,10 +19,11 @@ from pflbench.report.tables.notes import section_notes
 def tables(
     experiment: Experiment, everything: Sequence[Experiment], choice: Choice, margin: float = 0.01
 ) -> tuple[list[TablePart], list[str]]:
-    """The tables that the runs allow, and notes: what is missing, failed or refused, and which number means what.
+    """The tables that the runs allow, and notes: what is missing, failed or refused, and which
+    number means what.
 
-    `everything` are the experiments of the folder; in it is the one that others are compared with. `margin`, a
-    fraction of accuracy, is that of convergence.
+    `everything` are the experiments of the folder; in it is the one that others are compared with.
+    `margin`, a fraction of accuracy, is that of convergence.
     """
     if not experiment.runs:
         return [], ["No tables: the plan has no runs."]

@@ -30,7 +30,7 @@ def chosen_round(layout: Layout, choice: Choice) -> str:
 
 
 def over_seeds(layout: Layout) -> str:
-    """How many seeds are behind the numbers, and were meant to be: "5 seeds", "1 to 3 of 3 seeds"."""
+    """How many seeds are behind the numbers, of how many: "5 seeds", "1 to 3 of 3 seeds"."""
     found = [len(counted(runs)) for _, _, runs in layout.places()]
     planned = span(len(runs) for _, _, runs in layout.places())
     done = span(number for number in found if number)
@@ -45,7 +45,7 @@ def shared_fields(layout: Layout) -> list[str]:
 
 
 def _data(layout: Layout) -> list[str]:
-    """The data sets, each with the number of samples that the clients of a run have between them."""
+    """The data sets, each with the number of samples that the clients of a run have."""
     sizes: dict[str, set[int]] = {column.data: set() for column in layout.columns}
     for column in layout.columns:
         for run in layout.column(column.key):

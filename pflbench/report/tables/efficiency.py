@@ -54,7 +54,7 @@ SYMBOLS = (
 
 
 def tables(layout: Layout, margin: float = 0.01) -> tuple[list[TablePart], list[str]]:
-    """By method, what is sent, and by method and scenario. The margin of convergence is a fraction."""
+    """By method, what is sent, by method and scenario. The margin of convergence is a fraction."""
     runs = measured(layout, margin)
     costs = per_scenario(runs)
     known = costs["rounds"].notna().any() or costs["stuck"].any()
@@ -67,7 +67,8 @@ def tables(layout: Layout, margin: float = 0.01) -> tuple[list[TablePart], list[
 
 
 def measured(layout: Layout, margin: float = 0.01) -> pd.DataFrame:
-    """A row per run that counts: method, scenario, seed, rounds to convergence, seconds by kind, bytes down and up.
+    """A row per run that counts: method, scenario, seed, rounds to convergence, seconds by kind,
+    bytes down and up.
 
     Rounds are DID_NOT_IMPROVE of a run that is stuck at its start, and nan of a one-shot method.
     """
@@ -83,7 +84,8 @@ def measured(layout: Layout, margin: float = 0.01) -> pd.DataFrame:
 
 
 def per_scenario(runs: pd.DataFrame) -> pd.DataFrame:
-    """Means over seeds by method and scenario: of rounds where a run improved; `stuck` is the share that did not.
+    """Means over seeds by method and scenario: of rounds where a run improved; `stuck` is the share
+    that did not.
 
     `ratio` is the time per round relative to the baseline's.
     """

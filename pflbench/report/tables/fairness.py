@@ -68,8 +68,8 @@ def _caption(layout: Layout, choice: Choice, scarce: bool) -> str:
         " that of scarce clients (with a part of their data) and of the others," if scarce else ""
     )
     return (
-        f"Per-client fairness: mean accuracy over clients,{parts} that of the worst tenth of clients,"
-        " Jain's index (1: all equal), std over mean; gain in percentage points over a client's"
+        f"Per-client fairness: mean accuracy over clients,{parts} that of the worst tenth of"
+        " clients, Jain's index (1: all equal), std over mean; gain in percentage points over a client's"
         " accuracy under a baseline in the same scenario and seed, mean over clients, and the share"
         f" of clients that lose. Every client counts once; means over {over_seeds(layout)}."
         f" {how(layout, choice)}"

@@ -11,7 +11,9 @@ from pflbench.report.render.parts import TablePart
 
 
 def plugin_tables(plugins: Sequence[str]) -> tuple[list[TablePart], list[str]]:
-    """Families and hyperparameters of methods, by name or path; of one that cannot be loaded a note."""
+    """Families and hyperparameters of methods, by name or path; of one that cannot be loaded a
+    note.
+    """
     found: dict[str, dict[str, Any]] = {}
     notes = []
     for plugin in dict.fromkeys(plugins):
@@ -48,7 +50,7 @@ def _hyperparameters(known: Sequence[dict[str, Any]]) -> TablePart:
     heads = [Head("Method"), Head("Hyperparameter"), Head("Default", width=0.16)]
     heads += [Head("Range", width=0.14), Head("Meaning", width=0.42)]
     caption = (
-        "Hyperparameters: defaults of the plugins (for some data sets another one), where to search,"
-        " and meaning. What a run used is in its run.json."
+        "Hyperparameters: defaults of the plugins (for some data sets another one), where to"
+        " search, and meaning. What a run used is in its run.json."
     )
     return grid("hyperparameters", "Hyperparameters", caption, heads, rows, "tab:hyperparameters")

@@ -27,7 +27,9 @@ def section_notes(layout: Layout, choice: Choice) -> list[str]:
 
 
 def below_tables(layout: Layout) -> list[str]:
-    """What records say is off in the rounds that tables report, and which numbers are of an earlier version."""
+    """What records say is off in the rounds that tables report, and which numbers are of an earlier
+    version.
+    """
     texts: dict[Row, dict[str, list[str]]] = {}
     for column, row, runs in layout.places():
         for run in counted(runs):
@@ -42,7 +44,7 @@ def below_tables(layout: Layout) -> list[str]:
 
 
 def title_of(row: Row, runs: Sequence[Numbers]) -> str:
-    """A method in a plain table, marked where the numbers of these runs are of an earlier version."""
+    """A method in a plain table, marked where its numbers are of an earlier version."""
     return f"{row.title} {OUTDATED}" if outdated(runs) else row.title
 
 
@@ -55,7 +57,9 @@ def _where(layout: Layout, row: Row, lines: Sequence[str]) -> str:
 
 
 def _versions(layout: Layout) -> list[str]:
-    """Methods whose numbers are of an earlier version, and runs that are left out as other seeds have a newer one."""
+    """Methods whose numbers are of an earlier version, and runs that are left out as other seeds
+    have a newer one.
+    """
     said = []
     for row in layout.rows:
         cells = [(column, runs) for column, other, runs in layout.places() if other == row]
@@ -119,7 +123,7 @@ def _evaluation_points(layout: Layout) -> list[str]:
 
 
 def _conditions(layout: Layout) -> list[str]:
-    """Fields of some columns or methods only, and methods of a column that were given other data."""
+    """Fields of some columns or methods only, and methods of a column that had other data."""
     said, shared = [], shared_fields(layout)
     for column in layout.columns:
         runs = layout.column(column.key)

@@ -60,8 +60,8 @@ def _accuracies(
         heads, rows = heads[:-2], [row[:-2] for row in rows]
     caption = (
         f"Comparison with published results: measured accuracy (%) over {over_seeds(layout)}, and"
-        f" the {paper.name} paper's ({paper.seeds} seeds), which is not measured here. Differences in"
-        f" percentage points, measured minus published. {how(layout, choice)} The paper states"
+        f" the {paper.name} paper's ({paper.seeds} seeds), which is not measured here. Differences"
+        f" in percentage points, measured minus published. {how(layout, choice)} The paper states"
         " neither its number of rounds nor which round it reports; data, scale and evaluation point"
         " may differ."
     )

@@ -1,4 +1,6 @@
-"""Whether methods differ: signed-rank tests against one of them, and mean ranks. Blocks are scenarios."""
+"""Whether methods differ: signed-rank tests against one of them, and mean ranks. Blocks are
+scenarios.
+"""
 
 from collections.abc import Mapping
 
@@ -27,7 +29,9 @@ def tables(layout: Layout, choice: Choice) -> Made:
 
 
 def reference(frame: pd.DataFrame, proposed: str) -> str:
-    """The proposed method if it has runs, else the best on average, of those with the most scenarios."""
+    """The proposed method if it has runs, else the best on average, of those with the most
+    scenarios.
+    """
     cells = frame.groupby(["method", "scenario"], sort=False)["accuracy"].mean()
     found = cells.groupby(level="method", sort=False).agg(["size", "mean"])
     best = str(found.sort_values(["size", "mean"]).index[-1])

@@ -25,7 +25,9 @@ INTERVAL = (
 
 
 def tables(layout: Layout, choice: Choice) -> tuple[list[TablePart], list[str]]:
-    """Mean, std over clients and over seeds, and bootstrap interval of every method in every scenario."""
+    """Mean, std over clients and over seeds, and bootstrap interval of every method in every
+    scenario.
+    """
     found = intervals.intervals(run_frame(layout, choice)).set_index(["method", "scenario"])
     rows: list[list[Value]] = []
     for column, row, runs in layout.places():
@@ -44,8 +46,8 @@ def tables(layout: Layout, choice: Choice) -> tuple[list[TablePart], list[str]]:
     heads += [Head(name, digits) for name in NUMBERS]
     heads, rows = without_empty(heads, rows, NUMBERS[2:])
     caption = (
-        "Variability across seeds. Accuracy (%): mean over seeds; std over clients, mean over seeds;"
-        " std over seeds (of a sample)."
+        "Variability across seeds. Accuracy (%): mean over seeds; std over clients, mean over"
+        " seeds; std over seeds (of a sample)."
         f"{INTERVAL if found['low'].notna().any() else ''} {how(layout, choice)}"
     )
     name = "variability"
