@@ -121,6 +121,10 @@ ChosenRound = Annotated[
         "--round",
     ),
 ]
+Proposed = Annotated[
+    str | None,
+    _option("The method to test against all others. [that of the paper, else the best]", "NAME"),
+]
 Std = Annotated[str, _option("Standard deviation over clients or over seeds. [clients]", "OVER")]
 Weighted = Annotated[bool, _option("Weight clients by their test samples.", None, "--weighted")]
 Decimals = Annotated[int, _option("Decimals of percentages in tables. [2]", "N", min=0, max=6)]

@@ -29,6 +29,7 @@ def report(
     experiment: options.ReportedExperiments = None,
     round: options.ChosenRound = "last",
     point: options.Point = None,
+    proposed: options.Proposed = None,
     std: options.Std = "clients",
     weighted: options.Weighted = False,
     decimals: options.Decimals = 2,
@@ -44,11 +45,11 @@ def report(
             if value not in ALLOWED[name]:
                 raise UserError(f"--{name} {value}: must be {' or '.join(ALLOWED[name])}")
     if watch and as_json:
-        raise UserError("--watch tells what it writes again and again; use it without --json")
+        raise UserError("--watch prints what it writes again and again; use it without --json")
     from pflbench.report import build, summary
     from pflbench.report.load.runs import Choice
 
-    choice = Choice(round, point, std, weighted, decimals)  # type: ignore[arg-type]
+    choice = Choice(round, point, std, weighted, decimals, proposed)  # type: ignore[arg-type]
 
     def once() -> "Report":
         return build.report(
@@ -94,13 +95,19 @@ def _watch(folder: Path, once: "Callable[[], Report]") -> "Report":
 
 
 def _tell(made: "Report") -> None:
-    """What was written and, in a line for every experiment, which runs are not done."""
+    """What was written; for every experiment, which runs are not finished; for every method, which are outdated."""
+    from pflbench.records.status import OUTDATED, outdated_methods
+
     for experiment in made.experiments:
-        states = {run.planned.id: run.status for run in experiment.runs}
+        states = {
+            run.planned.id: OUTDATED if run.outdated else run.status for run in experiment.runs
+        }
         rest = [state for state in states.values() if state != "finished"]
         if rest:
             counts = ", ".join(f"{rest.count(state)} {state}" for state in dict.fromkeys(rest))
             print(f"{experiment.plan.name}: {len(states)} runs, of them {counts}")
+    for line in outdated_methods(run for one in made.experiments for run in one.runs):
+        print(f"outdated: {line}; a new sweep runs them again")
     folders: dict[Path, dict[str, None]] = {}
     for path in made.written:
         name = path.name if path.suffix == ".html" else path.stem.removesuffix("-page")

@@ -91,6 +91,7 @@ def sweep(
 
 def _plans(ctx: typer.Context, names: list[str], scale: str) -> "list[Plan]":
     """The plans of the experiments named, or of the grid that the options make; options override a file."""
+    from pflbench.records.status import stem_of
     from pflbench.sweep import experiment
 
     given = _table(ctx)
@@ -109,7 +110,7 @@ def _plans(ctx: typer.Context, names: list[str], scale: str) -> "list[Plan]":
         }
         return [experiment.make(stem, table, scale, command) for stem, table in tables.items()]
     grid = experiment.make("grid", given, scale, command)
-    ids = " ".join(sorted(run.id for run in grid.runs))
+    ids = " ".join(sorted(stem_of(run.id) for run in grid.runs))
     label = f"grid-{hashlib.sha256(ids.encode()).hexdigest()[:6]}"
     return [dataclasses.replace(grid, name=label, title=command)]
 
@@ -196,19 +197,22 @@ def _run(made: "Sweep", quiet: bool) -> None:
 
 def _tell(made: "Sweep", out: Path, as_json: bool) -> None:
     """How the runs ended; a failure ends the command with exit code 1."""
+    from pflbench.records import status
+
+    states = (*status.STATES, "stopped")
     counts = Counter(made.ended.values())
     if as_json:
         outdated = {id: run.version for id, run in made.outdated.items()}
         console.dump({"folder": str(out), "runs": made.ended, "outdated": outdated})
     else:
-        words = ", ".join(f"{number} {state}" for state, number in counts.items())
+        words = ", ".join(f"{counts[state]} {state}" for state in states if counts[state])
         print(f"{len(made.runs)} runs: {words}; records in {out}")
     for run, state in made.ended.items():
         if state not in ("finished", "outdated"):
-            status = made.leases.status(run)
+            end = made.leases.status(run)
             path = out / run / "status.json"
-            where = f"; its traceback is in {path}" if "details" in status else ""
-            reason = status.get("reason", "the same command resumes it")
+            where = f"; its traceback is in {path}" if "details" in end else ""
+            reason = end.get("reason", "the same command resumes it")
             console.say(state, f"{made.runs[run].name}: {reason}{where}")
     if counts["failed"]:
         retry = "" if made.retry_failed else "; --retry-failed runs them again"
