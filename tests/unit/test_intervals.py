@@ -73,3 +73,9 @@ def test_intervals_have_a_row_for_every_method_and_scenario():
     assert math.isnan(table.loc[("B", "s0"), "low"])
     assert "needs 3 seeds, there are 2" in table.loc[("B", "s0"), "reason"]
     assert table.loc[("B", "s1"), "reason"] == ""
+
+
+def test_the_level_of_intervals_is_that_asked_for():
+    runs = frame({"A": [0.1, 0.2, 0.3, 0.4, 0.9]}, seeds=5)
+    wide, narrow = (intervals.intervals(runs, level).loc[0] for level in (0.95, 0.5))
+    assert wide["low"] < narrow["low"] < narrow["high"] < wide["high"]

@@ -148,6 +148,14 @@ def test_methods_that_differ_from_all_are_in_no_group():
     assert found.groups == (("A", "B"),)
 
 
+def test_mean_ranks_that_are_exactly_the_difference_apart_differ():
+    """A and B are 1 apart, B and C by a rounding less; A and C are 2 apart."""
+    places = {"A": 1.0, "B": 2.0, "C": 3.0 - 1e-12, "D": 3.5}
+    assert ranks._groups(places, 1.0) == (("C", "D"),)
+    assert ranks._groups(places, 1.1) == (("A", "B"), ("B", "C"), ("C", "D"))
+    assert ranks._groups(places, 0.5) == ()
+
+
 def test_no_two_methods_differ_where_friedman_does_not_reject():
     """First and last are 9 ranks apart, CD is 7.8; but the eight between are so even that
     chi-square is not large.

@@ -57,6 +57,11 @@ def test_zeros_are_ranked_and_then_carry_no_sign():
     assert significance.signed_rank([0.0] * 7) == 1
 
 
+def test_the_sign_of_all_differences_does_not_matter():
+    for d in ([0, 0, -0.1, 0.2, 0.3], [0, 0.1, -0.2, -0.3, -0.4, -0.5], [0.1, 0.2, -0.3]):
+        assert significance.signed_rank(d) == significance.signed_rank([-x for x in d])
+
+
 def test_differences_that_are_only_rounding_are_ties():
     """0.2 - 0.3 is nearer to zero than 0.1 in its last bit; as a tie it has rank 1.5, W- <= 1.5 for
     {} and two.
@@ -103,6 +108,26 @@ def test_every_pair_is_tested_and_adjusted():
     assert list(table["losses"]) == [0, 1, 1]
     assert table["difference"][0] == pytest.approx(0.045)
     assert set(table["needed"]) == {7}  # 3 * 2 / 2^7 = 0.047
+
+
+def test_methods_differ_by_the_adjusted_p_up_to_alpha_itself():
+    """Six blocks all won: p = 2 / 64; two tests: 4 / 64."""
+    six = {name: values[:6] for name, values in EIGHT.items() if name != "C"}
+    six["D"] = [0.1] * 6
+    alone = significance.paired_tests(frame({"A": six["A"], "B": six["B"]}))
+    both = significance.paired_tests(frame(six), reference="A")
+    exactly = significance.paired_tests(frame(six), reference="A", alpha=4 / 64)
+    below = significance.paired_tests(frame(six), reference="A", alpha=4 / 64 - 1e-9)
+    found = [table["different"].tolist() for table in (alone, both, exactly, below)]  # type: ignore[union-attr]
+    assert found == [[True], [False, False], [True, True], [False, False]]
+
+
+def test_the_difference_is_the_mean_over_blocks():
+    """Differences 0.01, 0.01, 0.01, 0.01, 0.01, 0.31."""
+    runs = frame({"A": [0.51] * 5 + [0.81], "B": [0.5] * 6})
+    table = significance.paired_tests(runs)
+    assert isinstance(table, pd.DataFrame)
+    assert table["difference"][0] == pytest.approx(0.06)
 
 
 def test_a_reference_is_compared_with_every_other_method():
@@ -153,6 +178,10 @@ def test_a_pair_with_too_few_common_blocks_is_refused_and_does_not_count_for_hol
         == "a signed-rank test at 0.05 needs 6 blocks that both methods have, there are 5"
     )
     assert table["p_holm"][0] == pytest.approx(2 * 2 / 256)
+    one = frame({"A": EIGHT["A"], "B": EIGHT["B"], "D": [0.1] * 5 + [math.nan] * 3})
+    alone = significance.paired_tests(one, reference="A")
+    assert isinstance(alone, pd.DataFrame)
+    assert set(alone["needed"]) == {6}  # of one test; two would need 7
 
 
 def test_tests_are_refused_if_no_pair_has_enough_blocks():
@@ -164,6 +193,12 @@ def test_tests_are_refused_if_no_pair_has_enough_blocks():
     assert isinstance(
         significance.paired_tests(short, alpha=0.07), pd.DataFrame
     )  # 2 / 2^5 = 0.0625
+
+
+def test_a_refusal_is_that_of_the_pair_with_the_most_blocks():
+    runs = frame({"A": [0.5] * 5, "B": [0.4] * 5, "C": [0.3] * 3 + [math.nan] * 2})
+    found = significance.paired_tests(runs)
+    assert isinstance(found, Refusal) and found.reason.endswith("there are 5")
 
 
 def test_one_method_has_no_pair():

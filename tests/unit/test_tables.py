@@ -33,6 +33,17 @@ def test_a_cell_is_the_mean_over_seeds(choice: Choice, mean: float, std: float):
     assert (cell.state, cell.seeds) == ("ok", 2)
 
 
+def test_a_cell_of_three_seeds_is_their_mean_and_not_the_middle_one():
+    runs = [run(accuracies=[x - y, x + y], seed=i) for i, (x, y) in enumerate(UNEVEN)]
+    cell = accuracy.cell(runs, Choice())
+    assert (cell.accuracy, cell.std) == (pytest.approx(60), pytest.approx(20))
+    (part,), _ = variability.tables(layout(*runs), Choice())
+    assert part.rows[0][3:5] == ("60.00", "20.00")
+
+
+UNEVEN = ((0.5, 0.1), (0.5, 0.1), (0.8, 0.4))
+
+
 def test_a_client_without_test_samples_is_left_out():
     cell = accuracy.cell([run(accuracies=[0.5, math.nan, 0.9])], Choice())
     assert cell.accuracy == pytest.approx(70)
