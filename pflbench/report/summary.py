@@ -91,7 +91,7 @@ def grouped(runs: Sequence[Numbers], weighted: bool = False) -> list[Row]:
     rows = []
     for members in together.values():
         found = [row(member, weighted) for member in members]
-        rows.append({**_together(found), "settings": configurations[found[0]["id"]]})
+        rows.append({**_together(found), "configuration": configurations[found[0]["id"]]})
     return sorted(rows, key=_place)
 
 
@@ -134,7 +134,7 @@ def _cells(row: Row) -> dict[str, str]:
     state = row["status"]
     return {
         "method": row["method"],
-        "settings": row["settings"],
+        "configuration": row["configuration"],
         "data": row["data"],
         "partition": row["partition"],
         "seeds": ",".join(map(str, row["seeds"])),

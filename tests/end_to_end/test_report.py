@@ -330,7 +330,7 @@ def test_no_single_run_is_left_out(call: Call):
     }
     assert (
         rows["FedPer", "finished"]["seeds"] == [0, 1, 2]
-        and rows["FedPer", "diverged"]["settings"] == "lr=1e+38"
+        and rows["FedPer", "diverged"]["configuration"] == "lr=1e+38"
     )
     each = [
         json.loads(fine(call, "run", "fedper", *SMALL, "--rounds", "3", "--seed", s, "--json"))

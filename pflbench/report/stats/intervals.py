@@ -25,7 +25,7 @@ class Interval:
 
 
 def interval(values: npt.ArrayLike, level: float = 0.95) -> Interval | Refusal:
-    """Percentile bootstrap of the mean of one value a seed; the resamples are the same in every
+    """Percentile bootstrap of the mean of one value per seed; the resamples are the same in every
     call.
 
     Few seeds make it too narrow: for three and a level of 0.95 it is the range of the values, which

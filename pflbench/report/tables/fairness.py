@@ -69,8 +69,8 @@ def _caption(layout: Layout, choice: Choice, scarce: bool) -> str:
     )
     return (
         f"Per-client fairness: mean accuracy over clients,{parts} that of the worst tenth of"
-        " clients, Jain's index (1: all equal), std over mean; gain in percentage points over a client's"
-        " accuracy under a baseline in the same scenario and seed, mean over clients, and the share"
-        f" of clients that lose. Every client counts once; means over {over_seeds(layout)}."
+        " clients, Jain's index (1: all equal), std over mean; gain in percentage points over a"
+        " client's accuracy under a baseline in the same scenario and seed, mean over clients, and"
+        f" the share of clients that lose. Every client counts once; means over {over_seeds(layout)}."
         f" {how(layout, choice)}"
     )
