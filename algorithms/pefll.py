@@ -9,15 +9,16 @@ Down: E, then theta_i, then dv_i. Up: v_i, then D_i, then dE_i. Private: nothing
 exchange lasts).
 Evaluated: theta_i = h(v_i) with v_i over all training data, without fine-tuning; a class that the
 client has no sample of is never predicted (pre).
-Deviations: where the FedCoSR paper is silent, as the authors' code: a server step takes 5 clients,
-so that a round over 20 takes 4 steps, in a random order of the clients (their 5000 steps take 5 of
-90 each); the descriptor is of one batch in training and of all data in evaluation; absent classes
-are masked, by -inf, theirs by a factor of 0. Local training is a pass of plain SGD, there 50 steps
-with momentum, about a pass in the FedCoSR paper's scenarios. The server standardises descriptors by
-the first it ever gets (lowest id of the first step; until then each by itself). The L2 terms act,
-unlike there; lambda_h is h's and lambda_v is e's, the reverse of the FedCoSR paper (both 0.001).
-Images under 32x32 are padded with zeros. The networks are sized for the FedCoSR paper's CNN; its
-cost 2(Omega + theta) has no prototypes to count here: it is 2(E + l + theta).
+Deviations: where the FedCoSR paper is silent, the authors' code decides. A server step takes 5
+clients: the cohort of a round goes through in random groups, 20 clients in 4 steps, each client
+once (the authors: 5000 steps with 5 of 90 clients, 278 exchanges per client; `exchanges` has more
+of them per round). Classes that a client lacks are masked, here by -inf, there by a factor of 0.
+Descriptors are of one batch in training; the server standardises them by the first it ever gets
+(lowest id of the first step; until then each by itself). Otherwise than there: local training is a
+pass of plain SGD, not 50 steps with momentum; the L2 terms act, lambda_h being h's and lambda_v
+e's, the reverse of the FedCoSR paper (both 0.001). Images under 32x32 are padded with zeros. The
+networks are sized for the FedCoSR paper's CNN; its cost 2(Omega + theta) has no prototypes to count
+here: it is 2(E + l + theta).
 """
 
 import math
@@ -176,7 +177,7 @@ class PeFLL(Algorithm):
         for name, p in H.items():
             if name.startswith("outputs."):
                 p.mul_(self.hp.output_scale)
-        return {"E": E, "H": H}  # after the first step also adam and perhaps mu0, sd0
+        return {"E": E, "H": H}  # after the first step also Adam's m, s, t, and mu0, sd0
 
     def round(self, server: State, cohort: Cohort) -> State:
         for exchange in range(self.hp.exchanges):
@@ -210,8 +211,8 @@ class PeFLL(Algorithm):
             total, dv = pull_back(
                 D
             )  # sum_i D_i^T d theta_i / dH; for each i, D_i^T d theta_i / d v_i
-        changes = {id: {"dv": dv[i]} for i, id in enumerate(ids)}
-        answers = cohort.call(self.backprop, changes)
+        gradients = {id: {"dv": dv[i]} for i, id in enumerate(ids)}
+        answers = cohort.call(self.backprop, gradients)
         equal = dict.fromkeys(ids, torch.ones(()))
         dE = weighted_mean(answers, "dE", equal)
         dH = {name: g / len(ids) for name, g in total.items()}
@@ -287,15 +288,15 @@ class PeFLL(Algorithm):
             torch.nn.utils.clip_grad_norm_(w.values(), self.hp.server_clip)
         hp = replace(self.hp, optimizer="adam", lr=self.hp.server_lr)
         optimizer = optimizer_of(hp, w.values())
-        if "adam" in server:
-            kept = {key: list(tensors.values()) for key, tensors in server["adam"].items()}
+        if "m" in server:
+            kept = {key: list(server[key].values()) for key in ("m", "s", "t")}
             optimizer.load(kept)
         optimizer.step()
         optimizer.zero_grad()
-        adam = {}
+        new = {**server, "E": E, "H": H}
         for key, tensors in optimizer.state().items():
-            adam[key] = dict(zip(w, tensors, strict=True))
-        return {**server, "E": E, "H": H, "adam": adam}
+            new[key] = dict(zip(w, tensors, strict=True))
+        return new
 
     def evaluation_messages(self, server: State, cohort: Cohort) -> dict[int, Message]:
         described = cohort.call(self.describe_all, self.download(server, cohort.ids))

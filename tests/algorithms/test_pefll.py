@@ -73,7 +73,7 @@ def joint(federation, data):
 def assert_gradient_is(federation, expected, rtol):
     """Adam's first moment after its first step is (1 - b1) g."""
     for name, g in expected.items():
-        found = federation.server["adam"]["m"][name] / (1 - 0.9)
+        found = federation.server["m"][name] / (1 - 0.9)
         assert (found - g).abs().max() <= 1e-6
         assert (found - g).norm() <= rtol * g.norm(), name
         assert g.norm() > 0
@@ -108,9 +108,9 @@ def test_zero_inner_steps_leave_E_and_H_unchanged():
     federation = toy("pefll", {"epochs": 0, "lambda_h": 0.0, "lambda_v": 0.0})
     before = wire.sent(federation.server)
     federation.step()
-    adam = federation.server["adam"]
-    assert all(not part.any() for kind in ("m", "s") for part in adam[kind].values())
-    assert all(t == 1 for t in adam["t"].values())
+    server = federation.server
+    assert all(not part.any() for kind in ("m", "s") for part in server[kind].values())
+    assert all(t == 1 for t in server["t"].values())
     assert same(federation.server["E"], before["E"]) and same(federation.server["H"], before["H"])
 
 
@@ -291,7 +291,7 @@ def test_every_client_of_the_cohort_is_in_one_server_step_per_exchange(exchanges
     server, steps = spied(federation, cohort)
     groups = [ids for ids, _ in steps]
     assert len(groups) == 3 * exchanges
-    assert all(t == 3 * exchanges for t in server["adam"]["t"].values())
+    assert all(t == 3 * exchanges for t in server["t"].values())
     for first in range(0, len(groups), 3):
         assert all(0 < len(ids) <= 2 for ids in groups[first : first + 3])
         assert sorted(id for ids in groups[first : first + 3] for id in ids) == list(cohort)
