@@ -33,5 +33,5 @@ clean:
 $(STAMP): pyproject.toml $(CONSTRAINTS)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install -q -c $(CONSTRAINTS) hatchling editables
-	$(BIN)/python -m pip install -q -c $(CONSTRAINTS) --no-build-isolation -e '.[dev,ray,tune]'
+	$(BIN)/python -m pip install -q -c $(CONSTRAINTS) --no-build-isolation -e '.[dev,privacy,ray,tune]'
 	touch $@
