@@ -1,4 +1,4 @@
-"""What `pflbench data show` tells of a partition."""
+"""What `pflbench data show` shows of a partition."""
 
 import json
 from collections.abc import Callable
@@ -35,8 +35,8 @@ def test_every_part_that_there_is_has_a_row(call: Call, validation: float):
         part: [number, f"{number}.0", number] for part, number in {**parts, "classes": "4"}.items()
     }
 
-    told = json.loads(call(*WORDS, "--validation", str(validation), "--json")[1])
-    assert [*told["summary"]] == [*parts, "classes"]
-    counts = {part: np.array(table) for part, table in told["counts"].items()}
+    shown = json.loads(call(*WORDS, "--validation", str(validation), "--json")[1])
+    assert [*shown["summary"]] == [*parts, "classes"]
+    counts = {part: np.array(table) for part, table in shown["counts"].items()}
     assert [*counts] == ["train", "test", "validation"][: len(parts)]
     assert sum(int(table.sum()) for table in counts.values()) == 160

@@ -103,7 +103,7 @@ def test_a_checkpoint_holds_the_states_that_changed_lately_and_names_the_rest(tm
     assert len(held[-1]) > 16
     assert all(
         0 < each.count(dict) <= 8 for each in held
-    )  # of two clients a round, since the last checkpoint but one
+    )  # of two clients per round, since the last checkpoint but one
 
 
 class Killed(BaseException):
@@ -222,8 +222,8 @@ def test_lost_state_file_falls_back_to_the_checkpoint_before_or_the_start(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         run(tmp_path, 0.0, started=started.append)
-    told = [str(warning.message) for warning in caught if lost in str(warning.message)]
-    assert (len(told), started) == ((2, [0]) if shared else (1, [10]))
+    warned = [str(warning.message) for warning in caught if lost in str(warning.message)]
+    assert (len(warned), started) == ((2, [0]) if shared else (1, [10]))
     assert numbers(tmp_path) == whole
 
 
@@ -288,7 +288,7 @@ def test_a_sample_of_all_or_more_is_all():
     assert None not in records[0]["accuracy"]["post"]
 
 
-def test_only_the_sample_is_scored():
+def test_only_the_sample_is_evaluated():
     jobs = []
 
     class Noting(Serial):

@@ -102,7 +102,7 @@ def test_synthetic_options(root):
     assert datasets.load("synthetic:seed=1", root).digest != default.digest
 
 
-def test_synthetic_classes_can_be_told_apart(root):
+def test_synthetic_classes_are_learnable(root):
     made = datasets.load("synthetic", root)
     x = made.x.reshape(600, -1).astype(float)
     means = np.stack([x[:300][made.y[:300] == c].mean(0) for c in range(4)])

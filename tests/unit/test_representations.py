@@ -25,7 +25,7 @@ def z_of(federation: Federation, id: int, theta: Params, number: int) -> torch.T
     return (pixels @ theta["body.fc1.weight"].T + theta["body.fc1.bias"]).clamp(min=0)
 
 
-SCORED: dict[str, Callable[[Federation, int], Params]] = {
+EVALUATED: dict[str, Callable[[Federation, int], Params]] = {
     "fedavg": lambda federation, id: federation.server["theta"],  # pre: the new global model
     "lgfedavg": lambda federation, id: federation.state(id)["phi"],  # pre: the private body
     "fedgh": lambda federation, id: federation.state(id)["theta"],  # pre, under the global head
@@ -39,8 +39,8 @@ SCORED: dict[str, Callable[[Federation, int], Params]] = {
 }
 
 
-@pytest.mark.parametrize("method", SCORED)
-def test_they_are_of_the_model_that_is_scored_after_the_last_round(method):
+@pytest.mark.parametrize("method", EVALUATED)
+def test_they_are_of_the_model_that_is_evaluated_after_the_last_round(method):
     federation = toy(method, rounds=2, representations=3)
     federation.start()
     federation.step()
@@ -48,7 +48,7 @@ def test_they_are_of_the_model_that_is_scored_after_the_last_round(method):
     federation.step()
     assert sorted(federation.represented) == [0, 1, 2, 3]
     for id, z in federation.represented.items():
-        expected = z_of(federation, id, SCORED[method](federation, id), 3)
+        expected = z_of(federation, id, EVALUATED[method](federation, id), 3)
         assert z.dtype == np.float32
         assert z.shape == expected.shape == (3, 8)
         torch.testing.assert_close(torch.from_numpy(z), expected)
@@ -100,12 +100,6 @@ def test_the_file_has_the_samples_and_the_run_is_else_the_same(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("method", ["fedavg", "fedcosr"])
-def test_workers_write_the_same_bytes(tmp_path, method):
-    one, two = (run(tmp_path / str(workers), method, workers=workers) for workers in (1, 2))
-    assert (one / "representations.npz").read_bytes() == (two / "representations.npz").read_bytes()
-
-
 @pytest.mark.parametrize("stop", [1, 3])
 def test_a_run_that_was_stopped_leaves_the_same_file(tmp_path, stop):
     whole = run(tmp_path / "whole") / "representations.npz"
@@ -137,7 +131,7 @@ def test_a_fresh_run_forgets_them(tmp_path):
 
 
 TABLE = '''
-"""Table: the scored model of client 1 is a table of scores, without a network."""
+"""Table: the evaluated model of client 1 is a table of scores, without a network."""
 from pflbench.api import Algorithm
 class Table(Algorithm):
     title = "Table"

@@ -1,4 +1,4 @@
-"""The validation part: scored like the test part, not trained on, the same on every engine and after every stop."""
+"""The validation part: evaluated like the test part, not trained on, the same after every stop."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ from pflbench.simulation import runner
 from pflbench.testing import TOY, played, split_by_class, toy
 
 HELD_OUT: dict[str, Any] = {**TOY, "validation": 0.3, "participation": 0.5, "rounds": 4}
-"""Two of four clients a round: the others are scored by what is remembered of their latest training."""
+"""Two of four clients per round: at `post` the others have the accuracy of their latest training."""
 
 MAJORITY = '''
 """Majority: says a client's most frequent training class; right after training, and as "last", class 3."""
@@ -44,7 +44,7 @@ def split_in_three(*clients: tuple[list[int], list[int], list[int]]) -> Partitio
     return Partition(both.train[: len(train)], both.test, both.train[len(train) :])
 
 
-def test_scores_by_hand(tmp_path):
+def test_accuracies_by_hand(tmp_path):
     plugin = tmp_path / "majority.py"
     plugin.write_text(MAJORITY)
     split = split_in_three(
@@ -69,7 +69,7 @@ def test_scores_by_hand(tmp_path):
         trained |= {*record["cohort"]}
         post = {"post": latest(""), "post_validation": latest("_validation")}
         assert record["accuracy"] == {**before, **after, **post}
-    assert 1 <= len(trained) <= 2  # somebody is scored by the untrained model
+    assert 1 <= len(trained) <= 2  # somebody has the untrained model's accuracy
 
 
 @pytest.mark.parametrize("method", ["fedavg", "ditto", "fedcosr"])
@@ -110,12 +110,6 @@ def test_run_json_counts_it(tmp_path):
     assert sum(without["n_train"]) == sum(about["n_train"]) + sum(about["n_validation"])
 
 
-def test_workers_write_the_same_bytes(tmp_path):
-    one, two = ((run(tmp_path / str(n), workers=n) / "rounds.jsonl").read_bytes() for n in (1, 2))
-    assert one == two
-    assert b'"post_validation":' in one
-
-
 @pytest.mark.parametrize("stop", [0, 1, 3])
 def test_a_run_that_was_stopped_ends_as_the_one_that_was_not(tmp_path, stop):
     whole = run(tmp_path / "whole")
@@ -133,6 +127,6 @@ def test_a_run_that_was_stopped_ends_as_the_one_that_was_not(tmp_path, stop):
     ).read_bytes()
 
 
-def test_checkpoints_of_runs_without_it_are_what_they_were():
+def test_checkpoints_of_runs_without_it_have_no_word_of_it():
     federation = played(toy("fedavg", **{**HELD_OUT, "validation": 0.0}), 1)
     assert [*federation.snapshot()] == ["round", "server", "clients", "untrained", "post"]

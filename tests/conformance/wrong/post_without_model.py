@@ -1,4 +1,4 @@
-"""PostWithoutModel (nobody, 2000): wants to be scored after training, without a model for it.
+"""PostWithoutModel (nobody, 2000): wants to be evaluated after training, without a model for it.
 
 Down: theta. Up: theta, n. Private: nothing. Evaluated: the global model.
 Deviations: it is wrong.
