@@ -92,9 +92,14 @@ def test_the_mean_is_of_the_runs_that_improved_and_a_note_counts_the_others():
     runs = [costly(), costly(curve=[0.5] * 30, seed=1), costly(seed=2)]
     part = tables(*runs)[0]["efficiency"]
     assert by_method(part)["FedAvg"][ROUNDS] == "20.0"
-    place = "Digits, Dirichlet 0.1, N=20"
-    said = f"Rounds to convergence of FedAvg ({place}): 1 of 3 runs did not improve"
-    assert part.notes == (f"{said} and are left out.",)
+    said = "FedAvg: 1 of 3 runs did not improve, the rounds to convergence are of the others"
+    assert part.notes == (f"{said}.",)
+    parts, _ = tables(*runs, costly(curve=[0.5] * 30, partition="dir:1"))
+    rest = "1 of 1 run did not improve, the rounds to convergence are of the others"
+    first, second = (f"Digits, Dirichlet {beta}, N=20" for beta in (0.1, 1))
+    for name in ("efficiency", "efficiency-scenarios"):
+        assert parts[name].notes == (f"{said} ({first}); {rest} ({second}).",)
+    assert by_method(parts["efficiency"])["FedAvg"][ROUNDS] == "20.0"
 
 
 # Seconds

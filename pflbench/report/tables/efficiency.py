@@ -12,7 +12,7 @@ from pflbench.report.render.marks import Row
 from pflbench.report.render.parts import TablePart
 from pflbench.report.stats.convergence import DID_NOT_IMPROVE, convergence_round
 from pflbench.report.tables.captions import over_seeds, scale
-from pflbench.report.tables.notes import below_tables, title_of
+from pflbench.report.tables.notes import below_tables, once_per_method, title_of
 from pflbench.report.words import plural
 
 BASELINE = "FedAvg"
@@ -206,15 +206,16 @@ def _by_scenario(
 
 
 def _stuck(layout: Layout, runs: pd.DataFrame) -> list[str]:
-    """Cells in which some runs improved and others did not: the mean is of the first."""
-    said = []
+    """Runs that did not improve, of methods of which others did: the mean is of the others."""
+    stuck = runs["rounds"] == DID_NOT_IMPROVE
+    mixed = set(runs["method"][stuck]) & set(runs["method"][~stuck & runs["rounds"].notna()])
+    found = []
     for column, row, _ in layout.places():
-        cell = runs[(runs["method"] == row.title) & (runs["scenario"] == column.key)]
-        stuck = int((cell["rounds"] == DID_NOT_IMPROVE).sum())
-        if 0 < stuck < len(cell):
-            number = f"{stuck} of {plural(len(cell), 'run')} {STUCK}"
-            said.append(f"{ROUNDS} of {row.title} ({column.line}): {number} and are left out.")
-    return said
+        cell = stuck[(runs["method"] == row.title) & (runs["scenario"] == column.key)]
+        if row.title in mixed and cell.any():
+            number = f"{cell.sum()} of {plural(len(cell), 'run')} {STUCK}"
+            found.append((column, row, f"{number}, the rounds to convergence are of the others"))
+    return once_per_method(layout, found)
 
 
 def _not_there(layout: Layout, costs: pd.DataFrame, known: bool) -> list[str]:

@@ -1,10 +1,10 @@
 """What must be said with the tables of an experiment: in its section, and below every table."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from pflbench.records.status import ENDED
-from pflbench.report.grouping.headings import differing, phrase, unusual
+from pflbench.report.grouping.headings import Heading, differing, phrase, unusual
 from pflbench.report.grouping.layout import Layout, counted, outdated
 from pflbench.report.load.runs import Choice, Numbers
 from pflbench.report.render.grid import OUTDATED
@@ -30,17 +30,26 @@ def below_tables(layout: Layout) -> list[str]:
     """What records say is off in the rounds that tables report, and which numbers are of an earlier
     version.
     """
+    found = [
+        (column, row, note)
+        for column, row, runs in layout.places()
+        for run in counted(runs)
+        for note in run.notes
+    ]
+    return [*once_per_method(layout, found), *_versions(layout)]
+
+
+def once_per_method(layout: Layout, found: Iterable[tuple[Heading, Row, str]]) -> list[str]:
+    """Notes on cells as one line per method, each text with the scenarios that it is about."""
     texts: dict[Row, dict[str, list[str]]] = {}
-    for column, row, runs in layout.places():
-        for run in counted(runs):
-            for note in run.notes:
-                places = texts.setdefault(row, {}).setdefault(note, [])
-                places += [column.line] if column.line not in places else []
+    for column, row, note in found:
+        lines = texts.setdefault(row, {}).setdefault(note, [])
+        lines += [column.line] if column.line not in lines else []
     said = []
     for row, notes in texts.items():
-        parts = [f"{text}{_where(layout, row, places)}" for text, places in notes.items()]
+        parts = [f"{text}{_where(layout, row, lines)}" for text, lines in notes.items()]
         said.append(f"{row.title}: {'; '.join(parts)}.")
-    return [*said, *_versions(layout)]
+    return said
 
 
 def title_of(row: Row, runs: Sequence[Numbers]) -> str:
