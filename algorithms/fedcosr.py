@@ -19,61 +19,43 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from pflbench import ops, privacy
-from pflbench.api import (
-    Algorithm,
-    Client,
-    Cohort,
-    Hparams,
-    Message,
-    Model,
-    Net,
-    Params,
-    Replies,
-    State,
-    hparam,
-    log,
-)
+from pflbench.api import Algorithm, Client, Cohort, Hparams, Loss, Message, Model, Net, Params
+from pflbench.api import Replies, State, hparam, log, note
 from pflbench.ops import cross_entropy
 
 
 @dataclass(frozen=True)
 class FedCoSRHparams(Hparams):
     lr: float = hparam(0.003, (1e-4, 0.1), "eta, learning rate of local training")
-    optimizer: str = hparam("adam", ["sgd", "adam"], "local optimizer, new in every round")
-    dropout: float = hparam(
-        0.3, (0.0, 0.9), "dropout between body and head; representations are taken before it"
-    )
+    optimizer: str = hparam("adam", ["sgd", "adam"], "local optimizer")
+    dropout: float = hparam(0.3, (0.0, 0.9), "dropout between body and head, not for prototypes")
     alpha: float = hparam(
-        1.0, (0.0, 2.0), "weight of the contrastive loss; 0: ablation, it then only drives tau"
+        1.0, (0.0, 2.0), "weight of the contrastive loss; at 0 it only drives tau"
     )
     temperature: float = hparam(0.1, (0.01, 1.0), "tau_CL, temperature of the contrastive loss")
-    gamma: float = hparam(0.8, (0.1, 5.0), "sensitivity of tau to the loss")
-    stale: str = hparam(
-        "keep", ["keep", "drop"], "the prototype of a class that no client of the cohort holds"
-    )
+    gamma: float = hparam(0.8, (0.1, 5.0), "sensitivity of tau to the contrastive loss")
+    stale: str = hparam("keep", ["keep", "drop"], "prototypes of classes that no client refreshed")
     # ablations
     tau: str = hparam(
         "exp", ["exp", "linear", "fixed"], "share of the own body: exp(-gamma L), 1 - L or constant"
     )
     tau_value: float = hparam(
-        0.0,
-        (0.0, 1.0),
-        "tau where it is fixed: 0 takes the global body, 1 keeps the own",
-        tune=False,
+        0.0, (0.0, 1.0), "tau where it is fixed; 0: the global body, 1: the own one", tune=False
     )
-    separate: bool = hparam(
-        True, [True, False], "share the body only; false: the head too (ablation)"
-    )
-    use_ce: bool = hparam(
-        True, [True, False], "cross entropy after the first round; false: ablation"
-    )
+    separate: bool = hparam(True, [True, False], "share the body only; false: the head too")
+    use_ce: bool = hparam(True, [True, False], "cross entropy also after the first round")
     # rare classes
     min_clients: int = hparam(1, (1, 100), "clients that a prototype needs, or the server drops it")
-    min_samples: int = hparam(
-        1, (1, 100), "samples that a class needs, or the client does not send its prototype"
-    )
+    min_samples: int = hparam(1, (1, 100), "samples that a prototype needs, or it is not sent")
     announce_first: bool = hparam(
         False, [True, False], "clients announce their classes and send allowed ones only"
+    )
+    # measurement
+    measure: bool = hparam(
+        False,
+        [True, False],
+        "log what the convergence theorem needs, at thrice the work",
+        tune=False,
     )
     # differential privacy
     dp_sigma: float = hparam(
@@ -86,18 +68,16 @@ class FedCoSRHparams(Hparams):
         1.0, (0.01, 100.0), "S_z, bound of the norm of a representation", tune=False
     )
     dp_clip_sums: float = hparam(
-        100.0, (0.01, 10000.0), "S_Omega, bound of the norm of a client's class sums", tune=False
+        100.0, (0.01, 1e4), "S_Omega, bound of the norm of a client's class sums", tune=False
     )
     dp_delta: float = hparam(1e-5, (1e-8, 1e-2), "delta for which epsilon is logged", tune=False)
 
     def __post_init__(self) -> None:
         if self.dp_sigma > 0:
+            rare = {"min_clients": self.min_clients > 1, "min_samples": self.min_samples > 1}
+            privacy.exclude({"announce_first": self.announce_first, **rare})
+            privacy.require_positive(self, "dp_clip_body", "dp_clip_z", "dp_clip_sums", "dp_delta")
             privacy.require_accountant()
-            privacy.exclude(
-                announce_first=self.announce_first,
-                min_clients=self.min_clients > 1,
-                min_samples=self.min_samples > 1,
-            )
 
 
 class FedCoSR(Algorithm):
@@ -131,10 +111,12 @@ class FedCoSR(Algorithm):
         start = self.local_aggregation(client, message, tau)  # (3)
         theta, contrast = self.local_training(client, start, omega)  # (4)
         log(tau=tau)
+        if self.hp.measure and omega is not None:
+            self.log_convergence(client, message, start, theta)
         state = {**client.state, "theta": theta, "rounds": client.state["rounds"] + 1}
         if contrast is not None:  # else the previous one stays
             state["L"] = contrast
-            log_contrast(contrast, message["omega"])
+            log_contrast(contrast, client, message["omega"])
         return self.upload(client, message, state), state  # (5)
 
     def tau(self, client: Client, omega: Message | None) -> Tensor:
@@ -153,8 +135,8 @@ class FedCoSR(Algorithm):
             return client.state.get("L")
         net = self.net(client.state["theta"])
         with torch.no_grad():
-            losses = [self.info_nce(net.body(x), y, omega) for x, y in client.samples()]
-        return mean_contrast(losses, omega)
+            contrasts = [self.info_nce(net.body(x), y, omega) for x, y in client.samples()]
+        return mean_contrast(contrasts, omega)
 
     def local_aggregation(self, client: Client, message: Message, tau: Tensor) -> Params:
         """phi_i <- tau phi_i + (1 - tau) phi, with the client's own head (equation 9)."""
@@ -164,21 +146,25 @@ class FedCoSR(Algorithm):
     def local_training(
         self, client: Client, start: Params, omega: Message | None
     ) -> tuple[Params, Tensor | None]:
-        """theta_i <- theta_i - eta grad (L_Per + alpha L_Reg) (equations 12, 13); and the mean L_Reg."""
-        losses: list[tuple[Tensor, Tensor]] = []
+        """theta_i <- theta_i - eta grad (L_Per + alpha L_Reg) (equation 13); and the mean L_Reg."""
+        contrasts: list[tuple[Tensor, Tensor]] = []
+        theta = ops.local_sgd(self.objective(omega, contrasts), start, client, self.hp)
+        return theta, mean_contrast(contrasts, omega)
+
+    def objective(self, omega: Message | None, contrasts: list[tuple[Tensor, Tensor]]) -> Loss:
+        """L_Per + alpha L_Reg (equation 12), L_Per in the first round (line 5); collects L_Reg."""
 
         def loss(net: Net, x: Tensor, y: Tensor) -> Tensor:
             z = net.body(x)  # (B, k)
             if omega is None:
                 return cross_entropy(net.head(net.drop(z)), y)
             contrast, known = self.info_nce(z, y, omega)
-            losses.append((contrast.detach(), known))
+            contrasts.append((contrast.detach(), known))
             if not self.hp.use_ce:
                 return self.hp.alpha * contrast
             return cross_entropy(net.head(net.drop(z)), y) + self.hp.alpha * contrast
 
-        theta = ops.local_sgd(loss, start, client, self.hp)
-        return theta, mean_contrast(losses, omega)
+        return loss
 
     def info_nce(self, z: Tensor, y: Tensor, omega: Message) -> tuple[Tensor, Tensor]:
         """Mean of -log softmax(cos(z, w) / tau_CL)_y (equation 11), and over how many samples.
@@ -193,11 +179,10 @@ class FedCoSR(Algorithm):
         """(5) phi_i and the prototypes Omega_i (equations 4 and 5)."""
         if self.hp.dp_sigma > 0:
             return self.private_upload(client, message, state)
-        theta = state["theta"]
-        omega = ops.prototypes(self.net(theta), client, self.hp.min_samples)
+        omega = ops.prototypes(self.net(state["theta"]), client, self.hp.min_samples)
         if "allowed" in message:
             omega = allowed_rows(omega, message["allowed"])
-        return {self.part: self.shared(theta), "omega": omega, "n": client.n}
+        return {self.part: self.shared(state["theta"]), "omega": omega, "n": client.n}
 
     def personal_model(self, client: Client, message: Message) -> Model:
         tau = self.tau(client, message.get("omega"))
@@ -224,7 +209,7 @@ class FedCoSR(Algorithm):
     def shared(self, theta: Params) -> Params:
         return ops.phi(theta) if self.hp.separate else theta
 
-    # Ablation: without cross entropy the head is not trained, so the nearest prototype is evaluated too.
+    # Ablation: without cross entropy the head is not trained; the nearest prototype decides too.
 
     def extra_models(self, client: Client, message: Message) -> dict[str, Model]:
         if self.hp.use_ce or "omega" not in message:
@@ -242,13 +227,13 @@ class FedCoSR(Algorithm):
     # Option `announce_first`: prototypes of classes that few clients hold never leave a client.
 
     def round(self, server: State, cohort: Cohort) -> State:
-        messages = self.download(server, cohort.ids)  # (2)
-        if self.hp.announce_first:
-            announced = cohort.call(self.announce, {id: {} for id in cohort.ids})
-            clients = torch.stack([reply["held"] for reply in announced.values()]).sum(0)  # (C,)
-            allowed = (clients >= self.hp.min_clients).int()
-            messages = {id: {**messages[id], "allowed": allowed} for id in cohort.ids}
-        return self.aggregate(server, cohort.call(self.client_update, messages))
+        if not self.hp.announce_first:
+            return super().round(server, cohort)
+        announced = cohort.call(self.announce, {id: {} for id in cohort.ids})
+        clients = torch.stack([reply["held"] for reply in announced.values()]).sum(0)  # (C,)
+        message = {**server, "allowed": (clients >= self.hp.min_clients).int()}
+        replies = cohort.call(self.client_update, dict.fromkeys(cohort.ids, message))
+        return self.aggregate(server, replies)
 
     def announce(self, client: Client, message: Message) -> tuple[Message, State]:
         held = client.counts >= max(self.hp.min_samples, 1)
@@ -258,30 +243,38 @@ class FedCoSR(Algorithm):
 
     def private_upload(self, client: Client, message: Message, state: State) -> Message:
         hp = self.hp
-        body = privacy.noised_update(
-            self.shared(state["theta"]), message[self.part], hp.dp_clip_body, hp.dp_sigma, client
-        )
+        sigma, bounds = hp.dp_sigma, (hp.dp_clip_z, hp.dp_clip_sums)
+        trained, received = self.shared(state["theta"]), message[self.part]
+        body = privacy.noised_update(trained, received, hp.dp_clip_body, sigma, client)
         net = self.net({**state["theta"], **body})  # z of the released body, which is public
-        sums = privacy.noised_class_sums(net, client, hp.dp_clip_z, hp.dp_clip_sums, hp.dp_sigma)
-        self.log_epsilon(int(state["rounds"]))
+        sums = privacy.noised_class_sums(net, client, *bounds, sigma)
+        privacy.log_epsilon(sigma, *bounds, int(state["rounds"]), hp.dp_delta)
         return {self.part: body, "sums": sums}
-
-    def log_epsilon(self, rounds: int) -> None:
-        """Of both releases of all rounds, where a sample or the whole data of a client may differ."""
-        sigma, delta = self.hp.dp_sigma, self.hp.dp_delta
-        sigma_client = sigma * self.hp.dp_clip_z / self.hp.dp_clip_sums
-        sigma_sample = max(sigma, sigma_client)
-        log(
-            epsilon_sample=privacy.epsilon((sigma, sigma_sample), rounds, delta),
-            epsilon_client=privacy.epsilon((sigma, sigma_client), rounds, delta),
-        )
 
     def pooled(self, replies: Replies) -> Replies:
         """All replies as one without noise would be; the bodies have equal weights, n being private."""
-        equal = {id: torch.ones(()) for id in replies}
-        body = ops.weighted_mean(replies, self.part, equal)
+        body = ops.weighted_mean(replies, self.part, {id: torch.ones(()) for id in replies})
         omega = privacy.pooled_prototypes(replies, "sums", self.hp.dp_sigma)
         return {0: {self.part: body, "omega": omega, "n": torch.ones(())}}
+
+    # Option `measure`: what the convergence theorem assumes, as far as it can be measured.
+
+    def log_convergence(self, client: Client, message: Message, start: Params, end: Params) -> None:
+        """The constants of Theorem 2 at the start of local training, and Corollary 1's condition."""
+        loss = self.objective(message["omega"], [])
+        gradient, variance = gradient_and_variance(loss, start, client, self.hp.batch_size)
+        apart = distance(self.shared(client.state["theta"]), message[self.part])
+        log(gradient_norm=gradient.norm(), gradient_variance=variance, body_distance=apart)
+        step = distance(start, end)
+        if step == 0:
+            return
+        later, _ = gradient_and_variance(loss, end, client, self.hp.batch_size)
+        smoothness = (later - gradient).norm() / step  # at most L_1
+        bound = eta_bound(gradient.square().sum(), variance, smoothness, apart, self.hp)
+        holds = self.hp.lr < bound
+        log(smoothness=smoothness, eta_bound=bound, eta_holds=holds.double())
+        if not holds:
+            note("Corollary 1's condition on eta fails in some rounds of some clients (eta_holds)")
 
 
 def cosine(z: Tensor, omega: Message) -> Tensor:
@@ -289,24 +282,68 @@ def cosine(z: Tensor, omega: Message) -> Tensor:
     return normalize(z, eps=1e-8) @ normalize(omega["means"], eps=1e-8).T
 
 
-def mean_contrast(losses: list[tuple[Tensor, Tensor]], omega: Message | None) -> Tensor | None:
+def mean_contrast(contrasts: list[tuple[Tensor, Tensor]], omega: Message | None) -> Tensor | None:
     """L_i over the samples of all batches: of each batch its mean, and over how many samples.
 
     None without a usable sample, or with one prototype only, where L = 0 whatever the body is.
     """
-    if omega is None or len(omega["labels"]) < 2 or not any(known for _, known in losses):
+    if omega is None or len(omega["labels"]) < 2 or not any(known for _, known in contrasts):
         return None
-    means = torch.stack([mean for mean, _ in losses])
-    known = torch.stack([known for _, known in losses])
+    means = torch.stack([mean for mean, _ in contrasts])
+    known = torch.stack([known for _, known in contrasts])
     return (means * known).sum() / known.sum()
 
 
-def log_contrast(contrast: Tensor, omega: Message) -> None:
-    classes = len(omega["labels"])
-    log(contrast=contrast, information=math.log(classes) - contrast)
+def log_contrast(contrast: Tensor, client: Client, omega: Message) -> None:
+    """L, log|C| - L, and the entropy H of the labels over which L is a mean.
+
+    H - L, not log|C| - L, bounds the mutual information from below; see docs/paper-notes.md.
+    """
+    labels = omega["labels"].long()
+    counts = client.counts[labels].double()
+    log(
+        contrast=contrast,
+        contrast_gap=math.log(len(labels)) - contrast,
+        label_entropy=torch.special.entr(counts / counts.sum()).sum(),
+    )
 
 
 def allowed_rows(omega: dict[str, Tensor], allowed: Tensor) -> dict[str, Tensor]:
     """The prototypes of the classes that the server allows; `allowed` is (C,), 0 or 1."""
     kept = allowed[omega["labels"].long()] > 0
     return {name: rows[kept] for name, rows in omega.items()}
+
+
+def distance(first: Params, second: Params) -> Tensor:
+    """||first - second|| over all parameters."""
+    squares = [(first[name] - second[name]).double().square().sum() for name in first]
+    return torch.stack(squares).sum().sqrt()
+
+
+def gradient_and_variance(
+    loss: Loss, theta: Params, client: Client, batch_size: int
+) -> tuple[Tensor, Tensor]:
+    """g, the gradient of the loss over all data, and sigma^2 = E ||g_b - g||^2 over batches b.
+
+    Batches count by their size. In evaluation mode: dropout adds nothing to the variance.
+    """
+    net = client.task.net(theta)
+    parameters = list(net.parameters())
+    mean = torch.cat([torch.zeros_like(p).double().flatten() for p in parameters])
+    square = torch.zeros_like(mean[0])
+    for x, y in client.batches(batch_size, stream="measure"):
+        gradients = torch.autograd.grad(loss(net, x, y), parameters, materialize_grads=True)
+        gradient = torch.cat([g.double().flatten() for g in gradients])
+        mean += len(y) / len(client.y) * gradient
+        square += len(y) / len(client.y) * gradient.square().sum()
+    return mean, (square - mean.square().sum()).clamp(min=0)
+
+
+def eta_bound(S: Tensor, sigma2: Tensor, L_1: Tensor, eps: Tensor, hp: FedCoSRHparams) -> Tensor:
+    """What eta must be below in Corollary 1, where S = ||grad L||^2; 0 if it allows no eta."""
+    quadratic = L_1 * (S + hp.epochs * sigma2)
+    constant = L_1 * (eps.square() + eps) + 4 * hp.alpha / hp.temperature
+    discriminant = S.square() - quadratic * constant
+    if discriminant < 0 or quadratic == 0:
+        return torch.zeros_like(S)
+    return (S + discriminant.sqrt()) / quadratic

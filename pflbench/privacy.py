@@ -8,12 +8,13 @@ from __future__ import annotations
 import functools
 import importlib.util
 import math
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from pflbench.api import Client, Net, Params, Replies
+from pflbench.api import Client, Hparams, Net, Params, Replies, log
 from pflbench.errors import UserError
 
 ORDERS = [1 + 10 ** (step / 20) for step in range(-160, 61)]
@@ -30,12 +31,20 @@ def require_accountant() -> None:
         )
 
 
-def exclude(**used: bool) -> None:
+def require_positive(hparams: Hparams, *names: str) -> None:
+    """Refuse bounds of 0, which would leave nothing to send."""
+    for name in names:
+        if getattr(hparams, name) <= 0:
+            raise UserError(f"hyperparameter {name}: must be above 0 where dp_sigma is")
+
+
+def exclude(used: Mapping[str, bool]) -> None:
     """Refuse hyperparameters by which what a client sends shows its labels in the clear."""
     names = [name for name, is_used in used.items() if is_used]
     if names:
         raise UserError(
-            f"dp_sigma above 0 excludes {', '.join(names)}: a client's labels could be read from what it sends"
+            f"dp_sigma above 0 excludes {', '.join(names)}: "
+            "a client's labels could be read from what it sends"
         )
 
 
@@ -98,6 +107,20 @@ def pooled_prototypes(replies: Replies, part: str, sigma: float) -> dict[str, Te
     present = (counts > CLEAR * deviation).nonzero().flatten()
     means = (sums[present] / counts[present, None]).float()
     return {"means": means, "labels": present.to(torch.int32), "counts": counts[present]}
+
+
+def log_epsilon(sigma: float, bound_z: float, bound_sums: float, rounds: int, delta: float) -> None:
+    """epsilon after some rounds with a noised update and noised class sums in each.
+
+    `epsilon_sample` where one sample of a client may differ, `epsilon_client` where all may: the
+    class sums then move by 2 bound_sums, under noise of 2 S_z sigma.
+    """
+    of_client = sigma * bound_z / bound_sums
+    of_sample = max(sigma, of_client)
+    log(
+        epsilon_sample=epsilon((sigma, of_sample), rounds, delta),
+        epsilon_client=epsilon((sigma, of_client), rounds, delta),
+    )
 
 
 @functools.cache

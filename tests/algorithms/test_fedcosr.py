@@ -8,14 +8,8 @@ import torch
 from torch.nn.functional import cosine_similarity, cross_entropy
 
 from pflbench.algorithms.fedcosr import mean_contrast
-from pflbench.errors import UserError
 from pflbench.ops import aggregate_prototypes, phi, pi, prototypes
-from pflbench.privacy import epsilon, noised_class_sums
-from pflbench.simulation.client_worker import Setup
 from pflbench.testing import TOY, equal, personal, played, split_by_class, toy
-from pflbench.testing.problem import toy_setup
-from pflbench.testing.subject import Subject
-from pflbench.testing.traffic import measured_bytes_equal_formula
 
 PLAIN = {"dropout": 0.0}
 ADAM = {"lr": 0.003, "optimizer": "adam"}
@@ -163,27 +157,6 @@ def test_one_client_does_not_depend_on_the_tau_rule(rule):
         torch.testing.assert_close(p, other.states[0]["theta"][name], rtol=1e-4, atol=1e-5)
 
 
-def test_min_clients_1_without_noise_is_the_plain_run():
-    plain = played(toy("fedcosr"))
-    options = played(
-        toy(
-            "fedcosr", {"min_clients": 1, "announce_first": True, "min_samples": 1, "dp_sigma": 0.0}
-        )
-    )
-    assert equal(plain.server["phi"], options.server["phi"])
-    assert all(equal(plain.states[i]["theta"], options.states[i]["theta"]) for i in range(4))
-
-
-@pytest.mark.parametrize("announce", [False, True])
-def test_min_clients_above_n_is_fedper_with_adam(announce):
-    ours = toy("fedcosr", {**PLAIN, "min_clients": 5, "announce_first": announce})
-    fedper = played(toy("fedper", ADAM))
-    played(ours)
-    assert "omega" not in ours.server
-    assert equal(ours.server["phi"], fedper.server["phi"])
-    assert all(equal(personal(ours, i), personal(fedper, i)) for i in range(4))
-
-
 def test_negatives_include_classes_that_the_client_does_not_hold():
     algorithm = toy("fedcosr").algorithm
     omega, (z, _) = omega_of(), z_of()
@@ -303,154 +276,24 @@ def test_tau_is_clamped_to_0_and_1():
     assert tau_at(exponential, -0.01) == 1.0  # a rounding error below 0
 
 
-def test_announced_classes_keep_rare_prototypes_on_the_client():
-    held = [[0, 0, 1, 1], [1, 1, 2, 2], [1, 2, 2, 3]]  # classes 0 and 3: one client each
-    split = split_by_class(TOY["dataset"], held, [[0], [1], [2]])
-    federation = toy("fedcosr", {"min_clients": 2, "announce_first": True}, split)
-    record, _ = federation.step()
-    assert federation.server["omega"]["labels"].tolist() == [1, 2]
-    assert record["bytes"]["up"]["omega"] == (1 + 2 + 2) * (8 + 2) * 4
-
-
-def test_a_client_sends_prototypes_of_allowed_classes_only():
-    federation = toy("fedcosr", {"announce_first": True})
-    client = federation.client(0)
-    held = client.counts.nonzero().flatten().tolist()
-    allowed = torch.ones(4, dtype=torch.int32)
-    allowed[held[0]] = 0
-    message = {**federation.server, "allowed": allowed}
-    reply, _ = federation.algorithm.client_update(client, message)
-    assert reply["omega"]["labels"].tolist() == held[1:]
-
-
-def test_classes_below_min_samples_are_neither_announced_nor_sent():
-    counts = toy("fedcosr").client(0).counts
-    least = int(counts[counts > 0].min()) + 1
-    federation = toy("fedcosr", {"min_samples": least, "announce_first": True})
-    announced, _ = federation.algorithm.announce(federation.client(0), {})
-    assert announced["held"].tolist() == (counts >= least).int().tolist()
-    reply, _ = federation.algorithm.client_update(federation.client(0), federation.server)
-    assert reply["omega"]["labels"].tolist() == (counts >= least).nonzero().flatten().tolist()
-    assert 0 < (counts >= least).sum() < (counts > 0).sum()
-
-
-class Variant(Subject):
-    """FedCoSR with hyperparameters, as the conformance kit takes it."""
-
-    def __init__(self, hparams: dict[str, object]) -> None:
-        super().__init__("fedcosr")
-        self.hparams = hparams
-
-    def setup(self, split=None, **settings) -> Setup:
-        return toy_setup("fedcosr", self.hparams, split, **settings)
-
-
-@pytest.mark.parametrize(
-    "hparams",
-    [
-        {},
-        {"separate": False},
-        {"announce_first": True},
-        {"separate": False, "announce_first": True},
-    ],
-    ids=str,
-)
-def test_what_is_sent_is_what_the_formulas_say(hparams):
-    measured_bytes_equal_formula(Variant(hparams))
-
-
-QUIET = {**PLAIN, "dp_sigma": 1e-9, "dp_clip_body": 1e3, "dp_clip_z": 1e3, "dp_clip_sums": 1e6}
-NOISY = {**PLAIN, "dp_sigma": 0.5, "dp_clip_body": 0.1, "dp_clip_z": 0.2, "dp_clip_sums": 4.0}
-
-
-@pytest.mark.filterwarnings("ignore:Optimal order is the smallest")  # there is no privacy
-def test_privacy_without_noise_and_bounds_is_the_plain_method_with_equal_weights():
-    plain, private = toy("fedcosr", PLAIN), toy("fedcosr", QUIET)
-    replies = {
-        id: plain.algorithm.client_update(plain.client(id), plain.server)[0] for id in range(4)
-    }
-    equal_weights = {id: {**reply, "n": torch.tensor(1)} for id, reply in replies.items()}
-    expected = plain.algorithm.aggregate(plain.server, equal_weights)
-    private.step()
-    assert private.server["omega"]["labels"].tolist() == expected["omega"]["labels"].tolist()
-    for name, p in expected["phi"].items():
-        torch.testing.assert_close(private.server["phi"][name], p, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(
-        private.server["omega"]["means"], expected["omega"]["means"], rtol=1e-3, atol=1e-4
-    )
-
-
-def test_under_privacy_a_message_has_the_same_form_whatever_the_data():
-    dataset = TOY["dataset"]
-    split = split_by_class(dataset, [[0] * 9, [0, 1, 2, 3] * 5], [[0], [1]])
-    federation = toy("fedcosr", NOISY, split)
-    forms = []
-    for id in (0, 1):
-        reply, _ = federation.algorithm.client_update(federation.client(id), federation.server)
-        assert set(reply) == {"phi", "sums"}  # neither n nor labels
-        forms.append({name: (t.shape, t.dtype) for name, t in reply["sums"].items()})
-    assert forms[0] == forms[1]
-    assert forms[0]["counts"] == (torch.Size([4]), torch.float32)
-
-
-def test_under_privacy_the_change_of_the_body_is_clipped():
-    federation = toy("fedcosr", {**QUIET, "dp_clip_body": 0.05})
-    reply, state = federation.algorithm.client_update(federation.client(0), federation.server)
-    start = federation.server["phi"]
-
-    def distance(body):
-        return (
-            torch.stack([(body[name] - start[name]).square().sum() for name in start]).sum() ** 0.5
-        )
-
-    assert distance(phi(state["theta"])) > 0.05
-    torch.testing.assert_close(distance(reply["phi"]).item(), 0.05, rtol=1e-3, atol=0)
-
-
-def test_under_privacy_representations_are_those_of_the_released_body():
-    federation = toy("fedcosr", NOISY)
-    algorithm, client = federation.algorithm, federation.client(0)
-    reply, state = algorithm.client_update(client, federation.server)
-    released = algorithm.net({**state["theta"], **reply["phi"]})
-    expected = noised_class_sums(released, client, 0.2, 4.0, 0.5)
-    assert torch.equal(reply["sums"]["sums"], expected["sums"])
-    assert torch.equal(reply["sums"]["counts"], expected["counts"])
-
-
-def test_epsilon_of_a_sample_and_of_a_client_accumulate_over_the_rounds_of_a_client():
-    federation = toy("fedcosr", {**NOISY, "dp_delta": 1e-4, "participation": 0.5})
-    rounds = dict.fromkeys(range(4), 0)
-    for _ in range(5):
-        record, _ = federation.step()
-        for place, id in enumerate(record["cohort"]):
-            rounds[id] += 1
-            sample = epsilon((0.5, 0.5), rounds[id], 1e-4)
-            client = epsilon((0.5, 0.5 * 0.2 / 4.0), rounds[id], 1e-4)
-            assert record["logs"]["epsilon_sample"][place] == pytest.approx(sample)
-            assert record["logs"]["epsilon_client"][place] == pytest.approx(client)
-    assert len(set(rounds.values())) > 1
-
-
-def test_a_bound_of_a_client_below_that_of_a_sample_protects_the_sample_as_well():
-    federation = toy("fedcosr", {**NOISY, "dp_clip_sums": 0.1})
-    record, _ = federation.step()
-    both = pytest.approx(epsilon((0.5, 1.0), 1, 1e-5))
-    assert record["logs"]["epsilon_client"][0] == both
-    assert record["logs"]["epsilon_sample"][0] == both
-
-
-@pytest.mark.parametrize(
-    "option", [{"announce_first": True}, {"min_clients": 2}, {"min_samples": 2}], ids=str
-)
-def test_privacy_excludes_options_that_show_labels(option):
-    with pytest.raises(UserError, match=f"excludes {next(iter(option))}: a client's labels"):
-        toy("fedcosr", {**NOISY, **option})
-
-
-def test_records_carry_tau_contrast_and_the_information_bound():
+def test_records_carry_tau_contrast_its_gap_and_the_entropy_of_the_labels():
     federation = played(toy("fedcosr"), 1)
     record, _ = federation.step()
     logs = record["logs"]
-    assert all(0.0 <= tau <= 1.0 for tau in logs["tau"])
-    for contrast, information in zip(logs["contrast"], logs["information"], strict=True):
-        torch.testing.assert_close(information, math.log(4) - contrast, rtol=1e-5, atol=1e-6)
+    for id, (tau, contrast) in enumerate(zip(logs["tau"], logs["contrast"], strict=True)):
+        assert 0.0 <= tau <= 1.0
+        assert logs["contrast_gap"][id] == pytest.approx(math.log(4) - contrast, rel=1e-5)
+        counts = federation.client(id).counts.tolist()
+        shares = [count / sum(counts) for count in counts if count]
+        entropy = -sum(share * math.log(share) for share in shares)
+        assert logs["label_entropy"][id] == pytest.approx(entropy)
+
+
+def test_the_gap_is_no_lower_bound_of_the_information_under_label_skew():
+    one_class, others = [0] * 20, [1, 2, 3] * 8
+    split = split_by_class(TOY["dataset"], [one_class, others], [[0], [1]])
+    federation = played(toy("fedcosr", {**PLAIN, "epochs": 5}, split), 2)
+    logs = federation.step()[0]["logs"]
+    assert logs["label_entropy"][0] == 0.0  # so the label tells nothing: the information is 0
+    assert logs["contrast_gap"][0] > 0.5
+    assert logs["label_entropy"][0] - logs["contrast"][0] <= 0.0
