@@ -7,7 +7,7 @@ import torch
 
 from pflbench.data.partition import Partition
 from pflbench.ops import phi, pi
-from pflbench.testing import TOY, equal, played, split_by_class, toy
+from pflbench.testing import TOY, bare, equal, played, split_by_class, toy
 
 
 def head_of(federation, id=0):
@@ -94,6 +94,28 @@ def test_server_steps_once_per_pair_in_a_new_order_each_round():
     which = [[torch.allclose(one, order, atol=1e-7) for order in orders] for one in found]
     assert all(sum(row) == 1 for row in which)
     assert len({tuple(row) for row in which}) == 2
+
+
+def test_two_passes_of_the_server_are_two_rounds_of_it_on_the_same_pairs():
+    def trained(epochs, times):
+        hp = {"server_lr": 0.3, "server_epochs": epochs, "server_batch": 16}
+        algorithm = toy("fedgh", hp).algorithm
+        state = algorithm.init_server()
+        m = torch.rand(5, 8, generator=torch.Generator().manual_seed(0))
+        for _ in range(times):
+            state = algorithm.aggregate(state, {0: pairs(m, [0, 1, 3, 1, 2])})
+        return state["pi"]
+
+    torch.testing.assert_close(trained(2, 1), trained(1, 2))
+    assert equal(trained(0, 1), toy("fedgh").server["pi"])
+
+
+def test_without_a_head_to_share_it_is_local():
+    ours = played(toy("fedgh", {"lr": 0.05}, head_layers=0))
+    local = played(toy("local", {"lr": 0.05}))
+    assert all(
+        equal(bare(ours.states[i]["theta"]), bare(local.states[i]["theta"])) for i in range(4)
+    )
 
 
 def test_other_clients_data_reach_a_body_only_through_the_head():
