@@ -123,7 +123,7 @@ ChosenRound = Annotated[
 ]
 Proposed = Annotated[
     str | None,
-    _option("The method to test against all others. [that of the paper, else the best]", "NAME"),
+    _option("The method to test against all others. [the best]", "NAME"),
 ]
 Std = Annotated[str, _option("Standard deviation over clients or over seeds. [clients]", "OVER")]
 Weighted = Annotated[bool, _option("Weight clients by their test samples.", None, "--weighted")]

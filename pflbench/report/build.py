@@ -14,6 +14,7 @@ from pflbench.records import run_folder
 from pflbench.records.status import ENDED
 from pflbench.report import manifest
 from pflbench.report.figures.style import rendered
+from pflbench.report.grouping.layout import is_proposed
 from pflbench.report.load import runs
 from pflbench.report.load.parallel import each
 from pflbench.report.load.runs import Choice, Experiment
@@ -64,6 +65,7 @@ def report(
     newest = max((changed for changed, _ in state(folder).values()), default=0) / 1e9
     everything = runs.collect(folder, choice)
     chosen = choose(everything, names)
+    _check_proposed(chosen, choice.proposed)
     wanted = only or KINDS
     sheets, written = [], []
     for experiment in chosen:
@@ -80,6 +82,14 @@ def report(
         written += put(out, {PAGE: page.encode()})
     removed = manifest.replace(out, written, partial(covers, names=names, wanted=wanted))
     return Report(tuple(chosen), tuple(written), tuple(removed))
+
+
+def _check_proposed(experiments: Sequence[Experiment], proposed: str | None) -> None:
+    """Whether any of the runs is of the proposed method; a mistake would go unnoticed."""
+    runs = [run for experiment in experiments for run in experiment.runs]
+    known = {run.planned.config["algorithm"]: run.method for run in runs}
+    if proposed and not any(is_proposed(proposed, *names) for names in known.items()):
+        raise unknown("method of this folder", proposed, known)
 
 
 def _write(

@@ -108,6 +108,13 @@ def test_what_is_printed_says_which_runs_are_not_finished_and_what_was_written(
     assert lines[-1] == "written to runs/report: methods, hyperparameters"
 
 
+def test_the_proposed_method_has_the_last_row_in_bold(call: Call, runs: Path):
+    fine(call, "report", str(runs), "--only", "tables", "--proposed", "local")
+    table = (runs / "report/mine/accuracy.md").read_text()
+    methods = [line.split(" | ")[0].removeprefix("| ") for line in table.splitlines()[2:6]]
+    assert methods == ["FedAvg", "FedCoSR", "**Local**", "**Mean**"]
+
+
 @pytest.mark.parametrize(
     "options, mean",
     [
@@ -251,6 +258,7 @@ def test_a_sweep_without_a_finished_run_is_reported_too(
             "--experiment min",
             "unknown experiment of this folder 'min'; did you mean 'mine'? known: mine",
         ),
+        ("--proposed fedavgg", "unknown method of this folder 'fedavgg'; did you mean 'fedavg'?"),
         ("--decimals 9", "--decimals"),
         ("--margin -1", "--margin"),
         ("--watch --json", "--watch"),

@@ -138,7 +138,7 @@ def lay_out(
     for key, members in columns.items():
         for run, variant in zip(members, _variants(members), strict=True):
             name = run.planned.config["algorithm"]
-            row = _row(titles[name], variant, _is(proposed, name, titles[name]))
+            row = _row(titles[name], variant, is_proposed(proposed, name, titles[name]))
             cells[row, key] = (*cells.get((row, key), ()), run)
     rows = list(dict.fromkeys(row for row, _ in cells))
     order = [title for paper in papers() for title in paper.methods]
@@ -147,7 +147,7 @@ def lay_out(
     return Layout(experiment.plan, headings(columns), tuple(rows), cells, tuple(twice))
 
 
-def _is(proposed: str | None, name: str, title: str) -> bool:
+def is_proposed(proposed: str | None, name: str, title: str) -> bool:
     """Whether a method is the proposed one, by its name or title."""
     return proposed is not None and plain(proposed) in (plain(name), plain(title))
 
