@@ -35,6 +35,7 @@ class Paper:
     """
 
     name: str  # captions say "the NAME paper"
+    proposed: str  # its own method
     seeds: int  # behind its numbers
     groups: Mapping[str, tuple[str, ...]]  # methods in the order of its tables, by group of rows
     columns: Mapping[str, Column]

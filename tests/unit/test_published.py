@@ -7,10 +7,11 @@ import pytest
 from pflbench import config
 from pflbench.papers import papers
 from pflbench.papers.fedcosr.scenarios import column_of, dataset_of
+from pflbench.report.grouping.overview import overview
 from pflbench.report.load.runs import Choice, Numbers
 from pflbench.report.render.parts import TablePart
 from pflbench.report.tables import published
-from tests.report_runs import by_method, layout, run
+from tests.report_runs import by_method, experiment, layout, run
 
 DEFAULTS = config.as_json(config.Run("x"))
 # Published for CIFAR-10, beta = 0.1: Local 69.90, FedAvg 61.51, FedProx 62.91, MOON 82.96 (std 9.44, 11.23, ...)
@@ -140,3 +141,15 @@ def test_the_papers_classification_is_of_the_methods_that_were_run():
 def test_scenarios_that_no_paper_has_are_not_compared():
     assert tables(cifar("local", [0.5, 0.5], partition="dir:0.3")) == ({}, [])
     assert tables(cifar("mine", [0.5, 0.5])) == ({}, [])
+
+
+def test_the_papers_looks_stay_where_its_own_method_is_the_proposed_one():
+    paper = papers()[0]
+    found = experiment(cifar("moon", [0.5]), cifar(paper.proposed.lower(), [0.6]))
+
+    def colours(proposed: str | None) -> list[str]:
+        return [group.look.colour for group in overview(found, Choice(proposed=proposed)).groups]
+
+    published = [paper.looks[title][0] for title in ("MOON", paper.proposed)]
+    assert colours(None) == colours(paper.proposed) == published
+    assert colours("moon") != published

@@ -18,6 +18,7 @@ def _figures(overview: Any) -> Iterator[Any]:
 
 PAPER = Paper(
     name="FedCoSR",
+    proposed=tables.PROPOSED,
     seeds=tables.SEEDS,
     groups=tables.GROUPS,
     columns=scenarios.COLUMNS,

@@ -27,10 +27,10 @@ def draw(seen: Overview) -> Iterator[FigurePart | str]:
             yield f"No accuracies over tau of {scenario.line}: no run has an accuracy."
             continue
         text = (
-            "Left: tau, the share of the client's own body, as a function of the contrastive loss L:"
-            f" exp(-gamma L), max(0, 1 - L) (linear), or fixed. Right: accuracy of {groups[0].method}"
-            f" with each on {scenario.line}: {seen.measure}. Bars are the std over clients (mean over"
-            " seeds), small dots the seeds."
+            "Left: tau, the share of the client's own body, as a function of the contrastive loss"
+            " L: exp(-gamma L), max(0, 1 - L) (linear), or fixed. Right: accuracy of"
+            f" {groups[0].method} with each on {scenario.line}: {seen.measure}. Bars are the std"
+            " over clients (mean over seeds), small dots the seeds."
         )
         title = f"Accuracy over tau, {scenario.line}"
         make = partial(_figure, known)

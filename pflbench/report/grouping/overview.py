@@ -145,7 +145,8 @@ def _method_looks(laid_out: layout.Layout) -> dict[str, Look]:
     methods = list(dict.fromkeys(row.method for row in laid_out.rows))
     for paper in papers():
         own = all(column.paper == paper.name for column in laid_out.columns)
-        if own and set(methods) <= set(paper.looks) and not laid_out.proposed:
+        own = own and laid_out.proposed in ("", paper.proposed)
+        if own and set(methods) <= set(paper.looks):
             return {method: Look(*paper.looks[method]) for method in methods}
     return style.looks(methods, laid_out.proposed)
 
