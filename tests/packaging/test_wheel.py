@@ -53,7 +53,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
         ("benchmarks", "*.py", "pflbench/benchmarks"),
         ("datasets", "*.py", "pflbench/datasets"),
         ("experiments", "*.toml", "pflbench/experiments"),
-        ("results/paper", "*.csv", "pflbench/paper"),
+        ("pflbench/papers/fedcosr", "*.csv", "pflbench/papers/fedcosr"),
     ],
 )
 def test_every_file_is_in_the_wheel(
