@@ -120,7 +120,7 @@ def read_run(stored: Mapping[str, Any]) -> Run:
 
 def typed(kind: str, name: str, owner: type, value: Any) -> Any:
     """A value as the field's type says; text, as it comes from a command line, is parsed."""
-    hint = typing.get_type_hints(owner)[name]
+    hint = _hints(owner)[name]
     options = typing.get_args(hint) if type(None) in typing.get_args(hint) else (hint,)
     if value is None or (value == "none" and type(None) in options):
         return None
@@ -130,6 +130,11 @@ def typed(kind: str, name: str, owner: type, value: Any) -> Any:
         return parse(value)
     except (ValueError, KeyError, TypeError, OverflowError):
         raise UserError(f"{kind} {name} = {value!r}: must be {what}") from None
+
+
+@lru_cache
+def _hints(owner: type) -> dict[str, Any]:
+    return typing.get_type_hints(owner)
 
 
 def _truth(value: Any) -> bool:

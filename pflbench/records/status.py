@@ -122,10 +122,10 @@ class StatusReader:
 
     def single(self, folder: Path) -> RunState:
         """The state of a run by its folder, whatever plans there are."""
-        config = run_folder.read_json(folder / "run.json").get("config")
-        if not isinstance(config, dict):
-            raise UserError(f"{folder}/run.json is not the description of a run")
-        run = read_run(config)
+        try:
+            run = read_run(run_folder.read_json(folder / "run.json")["config"])
+        except (KeyError, TypeError) as error:
+            raise UserError(f"{folder}/run.json does not describe a run ({error})") from error
         scenario = f"{run.dataset} {run.partition}"
         return self._planned_version(Planned(folder.name, run.algorithm, scenario, "", run))
 

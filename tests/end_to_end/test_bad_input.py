@@ -43,8 +43,8 @@ def one_line(code: int, out: str, err: str, said: str) -> None:
 @pytest.mark.parametrize(
     "command, said",
     [
-        ("fedavgg", "unknown algorithm 'fedavgg'; did you mean 'fedavg'? known:"),
-        ("", "no algorithm is named; known:"),
+        ("fedavgg", "unknown method 'fedavgg'; did you mean 'fedavg'? known:"),
+        ("", "no method is named; known:"),
         ("fedavg --dataset cifr10", "unknown data set 'cifr10'; did you mean 'cifar10'?"),
         ("fedavg --dataset synthetic:class=3", "bad option 'class=3' of data set 'synthetic'"),
         (
@@ -125,7 +125,7 @@ def test_a_device_that_is_not_there(call: Call):
         ("hparams = 3", "hparams and scarce must be tables"),
         ("[hparams]\nmu = 1", "unknown hyperparameter of FedAvg 'mu'"),
         ("[hparams]\nlr = true\noptimizer = 'x'", "hyperparameter optimizer = 'x': must be one of"),
-        ("algorithm = 'fedavgg'", "unknown algorithm 'fedavgg'"),
+        ("algorithm = 'fedavgg'", "unknown method 'fedavgg'"),
     ],
 )
 def test_a_mistake_in_a_configuration_file(call: Call, content: str | bytes, said: str):
@@ -291,8 +291,8 @@ def test_a_partition_file_with_wrong_arrays(
         ("data export digits", "Missing argument"),
         ("data", "Missing command"),
         ("data erase", "No such command 'erase'"),
-        ("algorithms show fedavgg", "unknown algorithm 'fedavgg'; did you mean 'fedavg'?"),
-        ("check fedavgg", "unknown algorithm 'fedavgg'"),
+        ("algorithms show fedavgg", "unknown method 'fedavgg'; did you mean 'fedavg'?"),
+        ("check fedavgg", "unknown method 'fedavgg'"),
         ("new fedavg", "the name 'fedavg' is taken"),
         ("new Fed_Avg", "the name 'Fed_Avg' is taken by the method 'fedavg'"),
         ("new fed-avg2", "cannot name a method"),
@@ -363,7 +363,7 @@ def test_a_folder_that_holds_another_run_is_refused(call: Call, monkeypatch: pyt
     before = contents(one)
     one_line(
         *call("run", "fedavg", *SMALL, "--seed", "1"),
-        f"holds another run, {other.name}; choose another --out",
+        f"has another run, {other.name}; choose another --out",
     )
     assert contents(one) == before
 
@@ -380,7 +380,7 @@ def test_a_result_that_cannot_be_read(call: Call):
 @pytest.mark.parametrize(
     "command, said",
     [
-        ("run fedavgg", "unknown algorithm 'fedavgg'; did you mean 'fedavg'?"),
+        ("run fedavgg", "unknown method 'fedavgg'; did you mean 'fedavg'?"),
         ("run mine.py", "mine.py, line 1: "),
         ("run fedavg --rounds 0", "rounds = 0: must be at least 1"),
     ],

@@ -1,7 +1,6 @@
 """The experiments that ship: as many runs as the FedCoSR paper has, and every one of them from its file to a report."""
 
 import contextlib
-import csv
 import functools
 import io
 import json
@@ -10,7 +9,7 @@ import re
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import pytest
 
 from pflbench.cli import main as cli
 from pflbench.methods import registry
+from pflbench.papers.fedcosr.tables import paper_table
 from pflbench.records import plan
 from pflbench.records.plan import Plan, Planned
 from pflbench.sweep import experiment
@@ -26,78 +26,34 @@ from pflbench.sweep import experiment
 ROOT = Path(__file__).resolve().parents[2]
 Call = Callable[..., tuple[int, str, str]]
 
-# Methods x settings x variants x seeds: the places of an experiment, and the runs that differ.
+# Methods x scenarios x variants x seeds: the cells of an experiment, and the runs that differ.
 RUNS = {
     "main": (22 * 6 * 5, 22 * 6 * 5),  # three data sets, practical and pathological
     "efficiency": (22 * 6 * 5, 22 * 6 * 5),
-    "scalability": (
-        22 * 6 * 5,
-        22 * 6 * 5,
-    ),  # 100 clients twice, beta twice, classes of a client twice
+    # 100 clients twice, beta twice, classes per client twice
+    "scalability": (22 * 6 * 5, 22 * 6 * 5),
     "fairness": (5 * 1 * 5, 5 * 1 * 5),
     "scarcity": (22 * 2 * 5 * 5, 22 * 2 * 5 * 5),  # two partitions, five fractions
     "sensitivity": ((5 + 4) * 5, (5 + 4 - 1) * 5),  # b and alpha; b = 16 and alpha = 1 is one run
-    "ablation": (
-        6 * 6 * 5,
-        6 * 6 * 5,
-    ),  # the whole and five without a part, at the settings of main
+    "adam": (22 * 6 * 5, 22 * 6 * 5),
+    # the whole and five without a part, in the scenarios of main
+    "ablation": (6 * 6 * 5, 6 * 6 * 5),
     "weighting": ((5 + 1 + 5) * 5, (5 + 1 + 5) * 5),  # tau fixed, linear, by gamma
     "representations": (5 * 2, 5 * 2),
     "distributions": (6 + 6, 6 + 6),  # the partitions of main and scalability
     "quickstart": (22 * 2, 22 * 2),
     "digits": (22 * 2 * 3, 22 * 2 * 3),
-    "reference": (22 * 6 * 3, 22 * 6 * 3),  # the settings of main, on samples
-    "reference-ablation": (6 * 2 * 3, 6 * 2 * 3),
-    "reference-fairness": (5 * 3, 5 * 3),
-    "reference-same": (22 * 2 * 3, 22 * 2 * 3),
-    "reference-scarcity": (22 * 7, 22 * 7),
-    "reference-weighting": (11 * 3, 11 * 3),
 }
-SEEDS = {
-    "representations": 1,
-    "distributions": 1,
-    "quickstart": 1,
-    "digits": 3,
-    "reference-scarcity": 1,
-}
-SEEDS |= {
-    name: 3 for name in RUNS if name.startswith("reference") and name not in SEEDS
-}  # of the others: 5
-
-ON_SAMPLES = [name for name in RUNS if name.startswith("reference")]
-ALL_METHODS = ["main", "efficiency", "scalability", "scarcity", "quickstart", "digits"]
-ALL_METHODS += ["reference", "reference-same", "reference-scarcity"]
+SEEDS = {"representations": 1, "distributions": 1, "quickstart": 1, "digits": 3}  # others: 5
+ALL_METHODS = ["main", "adam", "efficiency", "scalability", "scarcity", "quickstart", "digits"]
 TWO_METHODS = [*ALL_METHODS, "distributions", "representations"]  # at the smoke scale
-ONE_SETTING = ["ablation", "fairness", "sensitivity", "weighting"]
-ONE_SETTING += ["reference-ablation", "reference-fairness", "reference-weighting"]
-LEFT_OUT = (
-    "data_fraction=0.1",
-    "data_fraction=0.15",
-    "data_fraction=0.2",
-)  # between the least and the most scarce
+ONE_SCENARIO = ["ablation", "fairness", "sensitivity", "weighting"]
+# between the least and the most scarce
+LEFT_OUT = ("data_fraction=0.1", "data_fraction=0.15", "data_fraction=0.2")
 CLASSES = {  # of CIFAR-10, EMNIST and CIFAR-100; of the others: 10
-    **{name: {10, 47, 100} for name in ("main", "efficiency", "ablation", "distributions")},
+    **{name: {10, 47, 100} for name in ("main", "adam", "efficiency", "ablation", "distributions")},
     "scalability": {10, 100},
-    "reference": {10, 47, 100},
 }
-SAMPLES = {
-    "cifar10": 10,
-    "emnist47": 47,
-    "cifar100": 100,
-}  # files that the reference experiments ask for
-
-
-@pytest.fixture(scope="module", autouse=True)
-def made_up_samples(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Random images under the names of the samples, in the working folder."""
-    here, folder = Path.cwd(), tmp_path_factory.mktemp("samples")
-    for name, classes in SAMPLES.items():
-        y = np.arange(6000) % classes
-        x = np.random.default_rng(classes).integers(0, 256, (6000, 16, 16), dtype=np.uint8)
-        np.savez(folder / f"{name}-sample.npz", x=x, y=y)
-    os.chdir(folder)
-    yield
-    os.chdir(here)
 
 
 @functools.cache
@@ -105,7 +61,7 @@ def planned(name: str, scale: str = "paper") -> Plan:
     return experiment.make(name, experiment.read(name), scale)
 
 
-def places(name: str) -> set[tuple[str, str, int]]:
+def scenarios(name: str) -> set[tuple[str, str, int]]:
     return {
         tuple(run.config[key] for key in ("dataset", "partition", "clients"))
         for run in planned(name).runs
@@ -129,15 +85,14 @@ def test_an_experiment_has_the_runs_of_the_paper(name: str):
 @pytest.mark.parametrize(
     "name, table", [("main", "main"), ("scalability", "scalability_heterogeneity")]
 )
-def test_methods_and_settings_are_those_of_the_published_table(name: str, table: str):
-    with (ROOT / "results/paper/accuracy.csv").open() as file:
-        rows = [row for row in csv.DictReader(file) if row["table"] == table]
+def test_methods_and_scenarios_are_those_of_the_published_table(name: str, table: str):
+    rows = [row for row in paper_table("accuracy") if row["table"] == table]
     kinds = {"beta": "dir", "classes": "path"}
     published = set()
     for row in rows:
         kind, value = row["heterogeneity"].split("=")
         published.add((row["dataset"], f"{kinds[kind]}:{value}", int(row["clients"])))
-    assert places(name) == published
+    assert scenarios(name) == published
     methods = {registry.load(run.plugin).title for run in planned(name).runs}
     assert methods == {row["method"] for row in rows} - {"Averaged"}
 
@@ -150,7 +105,7 @@ def test_half_of_a_hundred_clients_take_part_and_all_of_twenty():
 
 
 def test_distributions_are_those_of_main_and_scalability():
-    assert places("distributions") == places("main") | places("scalability")
+    assert scenarios("distributions") == scenarios("main") | scenarios("scalability")
 
 
 def test_experiments_share_their_runs():
@@ -160,9 +115,8 @@ def test_experiments_share_their_runs():
     assert main == set(planned("efficiency").unique())
     assert len(main & ablation) == 6 * 5  # FedCoSR as it is
     assert len(main & weighting) == 5  # gamma = 0.8
-    assert (
-        len(ablation & weighting) == 3 * 5
-    )  # the same, and tau = 0 and tau = 1 at one of the six settings
+    # the same, and tau = 0 and tau = 1, in one of the six scenarios
+    assert len(ablation & weighting) == 3 * 5
 
 
 def test_the_page_has_the_right_numbers(tmp_path: Path):
@@ -201,7 +155,7 @@ def done(*words: str) -> str:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All experiments at the smoke scale in one folder, so that what they share is done once: two methods of those
-    with many, and of those of one method its variants at one setting of main.
+    with many, and of those of one method its variants in one scenario of main.
     """
     out = tmp_path_factory.mktemp("sweep")
     how = ["--scale", "smoke", "--out", str(out), "--jobs", "2", "--quiet"]
@@ -211,15 +165,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         *how,
         "--only",
         "local,fedcosr",
-        *(f"--exclude={keep}" for keep in LEFT_OUT),
+        *(f"--exclude={fraction}" for fraction in LEFT_OUT),
     )
     one = ["--only", "partition=dir:0.1", "--exclude", "dataset=*classes=47*,*classes=100*"]
-    done("sweep", *ONE_SETTING, *how, *one)
+    done("sweep", *ONE_SCENARIO, *how, *one)
     return out
 
 
 def stored(folder: Path, name: str) -> list[tuple[Planned, dict[str, Any]]]:
-    """The places of an experiment whose run is in the folder, with their run.json."""
+    """The runs of an experiment that are in the folder, with their run.json."""
     (found,) = [one for one in plan.read(folder) if one.name == f"{name}-smoke"]
     return [
         (run, json.loads((folder / run.id / "run.json").read_text()))
@@ -231,12 +185,12 @@ def stored(folder: Path, name: str) -> list[tuple[Planned, dict[str, Any]]]:
 @pytest.mark.parametrize("name", RUNS)
 def test_an_experiment_runs_at_the_smoke_scale(folder: Path, name: str):
     found, whole = stored(folder, name), planned(name, "smoke").runs
-    assert {run.setting for run, _ in found} == {
-        run.setting for run in whole if not run.setting.endswith(LEFT_OUT)
+    assert {run.scenario for run, _ in found} == {
+        run.scenario for run in whole if not run.scenario.endswith(LEFT_OUT)
     }
     assert {run.variant for run, _ in found} == {run.variant for run in whole}
     methods = {run.config["algorithm"] for run, _ in found}
-    assert len(methods) == (2 if name in ALL_METHODS else 5 if name.endswith("fairness") else 1)
+    assert len(methods) == (2 if name in ALL_METHODS else 5 if name == "fairness" else 1)
     assert {about["data"]["classes"] for _, about in found} == CLASSES.get(name, {10})
     for run, about in found:
         events = [
@@ -249,12 +203,8 @@ def test_an_experiment_runs_at_the_smoke_scale(folder: Path, name: str):
             "smoke",
             1 if name == "distributions" else 2,
         )
-        if name in ON_SAMPLES:
-            assert re.fullmatch(r"(cifar10|emnist47|cifar100)-sample\.npz", about["data"]["title"])
-        else:
-            assert about["data"]["title"] == (
-                "Digits" if name in ("quickstart", "digits") else "Synthetic"
-            )
+        embedded = name in ("quickstart", "digits")
+        assert about["data"]["title"] == ("Digits" if embedded else "Synthetic")
         assert max(about["partition"]["n_test"]) == 24 // 4
 
 
@@ -288,7 +238,7 @@ def test_all_runs_are_in_the_report(folder: Path):
 
 def test_a_dry_run_knows_what_is_done(folder: Path):
     told = done("sweep", "fairness", "--scale", "smoke", "--out", str(folder), "--dry-run")
-    assert "5 runs at scale smoke, 5 of them done" in told
+    assert "5 runs at scale smoke, 5 of them have ended" in told
     assert "estimate" not in told
 
 
@@ -297,7 +247,7 @@ def test_a_dry_run_without_the_data_counts_and_says_how_to_get_them(call: Call, 
     code, out, err = call(*words)
     assert (code, err) == (0, "")
     *_, count, why = out.splitlines()
-    assert count == "25 runs at scale paper, 0 of them done"
+    assert count == "25 runs at scale paper, 0 of them have ended"
     get = f"pflbench data get cifar10 --data-root {tmp_path}/none"
     assert (
         why
@@ -324,15 +274,17 @@ def test_a_dry_run_with_the_data_estimates(call: Call, tmp_path: Path):
     code, out, err = call(*words)
     assert (code, err) == (0, "")
     *_, count, time = out.splitlines()
-    assert count == "2 runs at scale smoke, 0 of them done"
+    assert count == "2 runs at scale smoke, 0 of them have ended"
     assert re.match(r"about (\d+:)+\d\d with 1 jobs", time)
     runs = json.loads(call(*words, "--json")[1])["runs"]
-    assert [(run["finished"], run["seconds"] > 0) for run in runs] == [(False, True)] * 2
+    assert [(run["state"], run["seconds"] > 0) for run in runs] == [("missing", True)] * 2
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_of_ones_own_is_found_by_path_and_includes_what_ships(call: Call, tmp_path: Path):
-    (tmp_path / "mine.toml").write_text('include = "fairness"\nseeds = [3, 7]\nkeep_last = 4\n')
+    (tmp_path / "mine.toml").write_text(
+        'include = "fairness"\nseeds = [3, 7]\nscarce_clients = 4\n'
+    )
     code, out, _ = call("sweep", "mine.toml", "--dry-run", "--no-probe", "--json")
     listed = json.loads(out)
     assert (code, listed["experiments"]) == (0, ["mine"])
@@ -351,9 +303,10 @@ def test_the_experiments_of_an_installed_wheel_are_found_by_name(tmp_path: Path)
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")
     (tmp_path / "mine.toml").write_text('include = "weighting"\nseeds = 1\n')
     code = (
-        "from pflbench import cli, experiment\n"
+        "from pflbench.cli import main\n"
+        "from pflbench.sweep import experiment\n"
         "print(experiment.folder())\n"
-        "cli.main(['sweep', 'distributions', 'mine.toml', '--dry-run', '--no-probe'])"
+        "main.main(['sweep', 'distributions', 'mine.toml', '--dry-run', '--no-probe'])"
     )
     env = {**os.environ, "PYTHONPATH": str(tmp_path / "site"), "PYTHONDONTWRITEBYTECODE": "1"}
     told = subprocess.run(

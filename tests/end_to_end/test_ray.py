@@ -20,7 +20,7 @@ rounds = 60
 model = "mlp"
 width = 16
 
-[[settings]]
+[[scenarios]]
 partition = ["dir:0.5", "path:2"]
 """
 
@@ -82,7 +82,7 @@ def test_a_node_killed_in_the_middle_changes_nothing(cluster, tmp_path):
     said, complained = process.communicate(timeout=300)
     assert process.returncode == 0, complained
     assert done_before < 12
-    assert "12 runs: 12 done" in said
+    assert "12 runs: 12 finished" in said
     assert numbers(out) == numbers(tmp_path / "local")
     assert all(
         json.loads(path.read_text())["status"] == "finished" for path in out.glob("*/status.json")

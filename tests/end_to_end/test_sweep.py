@@ -24,7 +24,7 @@ rounds = {rounds}
 model = "mlp"
 width = 16
 
-[[settings]]
+[[scenarios]]
 partition = ["dir:0.5", "path:2"]
 """
 PFLBENCH = [sys.executable, "-m", "pflbench"]
@@ -74,15 +74,15 @@ def history(out: Path) -> dict[str, list[str]]:
 
 
 def done_twice(out: Path) -> list[str]:
-    """Runs that were begun again after they had ended."""
+    """Runs that were started again after they had ended."""
     bad = []
     for path in out.glob("*/attempts.jsonl"):
-        begun = [
+        started = [
             e["time"]
             for e in map(json.loads, path.read_text().splitlines())
             if e["event"] == "started"
         ]
-        if max(begun) > (path.parent / "status.json").stat().st_mtime + 0.05:
+        if max(started) > (path.parent / "status.json").stat().st_mtime + 0.05:
             bad.append(path.parent.name)
     return bad
 
@@ -114,7 +114,7 @@ def test_forty_runs_killed_five_times_equal_an_unbroken_sweep_and_none_is_done_t
         killed += process.returncode == -signal.SIGKILL
     code, said, _ = swept(grid, broken)
     assert (killed, code) == (5, 0)
-    assert "40 runs: 40 done" in said
+    assert "40 runs: 40 finished" in said
     assert numbers(broken) == whole
     assert done_twice(broken) == []
     events = history(broken)
@@ -130,7 +130,7 @@ def test_two_sweeps_at_once_share_the_runs(grid, tmp_path):
     both = [start(grid, out, "--jobs", "1"), start(grid, out, "--jobs", "1")]
     ends = [process.communicate(timeout=300)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0]
-    assert all("40 runs: 40 done" in said for said in ends)
+    assert all("40 runs: 40 finished" in said for said in ends)
     assert len(numbers(out)) == 40
     assert set(map(tuple, history(out).values())) == {("started", "finished")}
     owners = {
@@ -146,7 +146,7 @@ def test_a_finished_sweep_runs_nothing_again(grid, tmp_path):
     before = {path: path.stat().st_mtime_ns for path in out.glob("*/*")}
     code, said, _ = swept(grid, out, *few)
     assert code == 0
-    assert "2 runs: 2 done" in said
+    assert "2 runs: 2 finished" in said
     assert {
         path: path.stat().st_mtime_ns for path in out.glob("*/*") if path.parent.name != "plans"
     }.items() <= (before.items())
@@ -157,6 +157,8 @@ BROKEN = '''"""Broken (nobody, nowhere). Algorithm 1.
 Down: theta. Up: theta. Private: nothing. Evaluated: the global model.
 Deviations: none.
 """
+
+from pathlib import Path
 
 from pflbench.api import Algorithm
 from pflbench.ops import cross_entropy_loss, local_sgd, weighted_mean
@@ -180,20 +182,22 @@ class Broken(Algorithm):
     def personal_model(self, client, message):
         return message["theta"]
 '''
-TROUBLE = (
-    "if client.round == 2 and len(client.y.unique()) == 1: raise ZeroDivisionError('one class')"
-)
+TROUBLE = """
+        if client.round == 2 and len(client.y.unique()) == 1 and Path({marker!r}).exists():
+            raise ZeroDivisionError("one class")
+"""
 
 
-def test_a_plugin_that_fails_in_one_setting_fails_alone_and_is_retried_alone(tmp_path):
-    plugin, out = tmp_path / "broken.py", tmp_path / "out"
-    plugin.write_text(BROKEN.format(trouble=TROUBLE))
+def test_a_method_that_fails_in_one_scenario_fails_alone_and_is_retried_alone(tmp_path):
+    plugin, out, marker = tmp_path / "broken.py", tmp_path / "out", tmp_path / "trouble"
+    marker.touch()
+    plugin.write_text(BROKEN.format(trouble=TROUBLE.format(marker=str(marker))))
     file = tmp_path / "grid.toml"
     text = GRID.format(seeds=1, rounds=4).replace('"fedper", "fedcosr"', f'"{plugin}"')
     file.write_text(text.replace('["dir:0.5", "path:2"]', '["iid", "path:1"]'))
     code, said, complained = swept(file, out)
     assert code == 1
-    assert "6 runs: " in said and "5 done" in said and "1 failed" in said
+    assert "6 runs: " in said and "5 finished" in said and "1 failed" in said
     assert (
         "broken, synthetic:samples=240 path:1, seed 0: Broken failed in round 3, client"
         in complained
@@ -203,16 +207,16 @@ def test_a_plugin_that_fails_in_one_setting_fails_alone_and_is_retried_alone(tmp
     (failed,) = [
         path.parent for path in out.glob("*/status.json") if '"failed"' in path.read_text()
     ]
-    assert "in local" in json.loads((failed / "status.json").read_text())["details"]
+    assert "in client_update" in json.loads((failed / "status.json").read_text())["details"]
 
     again, _, complained = swept(file, out)
     assert again == 1  # it is not run again by itself
     assert history(out)[failed.name] == ["started", "failed"]
 
-    plugin.write_text(BROKEN.format(trouble="pass"))
+    marker.unlink()
     code, said, _ = swept(file, out, "--retry-failed")
     assert code == 0
-    assert "6 runs: 6 done" in said
+    assert "6 runs: 6 finished" in said
     assert history(out)[failed.name] == ["started", "failed", "started", "finished"]
     assert all(
         tries == ["started", "finished"]
@@ -252,7 +256,7 @@ def test_a_killed_worker_fails_its_own_run_only(tmp_path):
     os.kill(int(workers[0]), signal.SIGKILL)
     said, complained = process.communicate(timeout=120)
     assert process.returncode == 1
-    assert "3 done" in said and "1 failed" in said
+    assert "3 finished" in said and "1 failed" in said
     assert "its process died (killed, out of memory?)" in complained
 
 
@@ -286,7 +290,7 @@ def test_a_full_disk_is_told_in_one_line_and_the_sweep_goes_on_when_there_is_spa
     ballast.unlink()
     code, said, complained = swept(file, out)
     assert (code, complained) == (0, "")
-    assert "8 runs: 8 done" in said
+    assert "8 runs: 8 finished" in said
     assert numbers(out) == numbers(tmp_path / "whole")
 
 

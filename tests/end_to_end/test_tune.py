@@ -58,8 +58,8 @@ def results(out: Path) -> dict[str, bytes]:
     return {**files, **{path.parent.name: path.read_bytes() for path in out.glob("*/rounds.jsonl")}}
 
 
-def begun(out: Path) -> list[int]:
-    """How often every run was begun."""
+def starts(out: Path) -> list[int]:
+    """How often every run was started."""
     tries = [path.read_text().splitlines() for path in out.glob("*/attempts.jsonl")]
     return [sum(json.loads(line)["event"] == "started" for line in lines) for lines in tries]
 
@@ -76,10 +76,10 @@ def whole(file: Path) -> Path:
     """The folder of an unbroken search, two runs at a time."""
     out = file.parent / "whole"
     said = tuned(file, out, "--jobs", "2")
-    assert "done: fedprox, digits dir:0.5, trial 0, seed 1000: " in said
+    assert "finished: fedprox, digits dir:0.5, trial 0, seed 1000: " in said
     assert "(validation)" in said
     assert f"next: pflbench sweep {out}/tuned.toml" in said
-    assert begun(out) == [1] * 2 * TRIALS
+    assert starts(out) == [1] * 2 * TRIALS
     return out
 
 
@@ -107,7 +107,7 @@ def test_two_at_once_share_the_runs(file: Path, whole: Path, tmp_path: Path):
     ends = [process.communicate(timeout=300) for process in both]
     assert [process.returncode for process in both] == [0, 0], ends
     assert results(out) == results(whole)
-    assert begun(out) == [1] * 2 * TRIALS
+    assert starts(out) == [1] * 2 * TRIALS
 
 
 def test_accuracies_on_test_samples_change_nothing(file: Path, whole: Path, tmp_path: Path, call):
@@ -139,7 +139,7 @@ def test_the_first_trial_is_the_default_and_all_methods_have_as_many(file: Path,
     code, out, _ = call("tune", str(file), "--out", str(whole), "--trials", str(TRIALS), "--json")
     assert code == 0
     rows = json.loads(out)["rows"]
-    assert [(row["method"], row["setting"], row["trials"]) for row in rows] == [
+    assert [(row["method"], row["scenario"], row["trials"]) for row in rows] == [
         ("FedProx", "digits dir:0.5", TRIALS),
         ("Local", "digits dir:0.5", TRIALS),
     ]
@@ -165,7 +165,7 @@ def test_the_first_trial_is_the_default_and_all_methods_have_as_many(file: Path,
         ]
         assert row["default"] == pytest.approx(sum(known) / len(known))
         assert row["best"] >= row["default"]
-    assert begun(whole) == [1] * 2 * TRIALS
+    assert starts(whole) == [1] * 2 * TRIALS
 
 
 def test_a_sweep_of_the_tuned_experiment_runs(whole: Path, tmp_path: Path, call):
@@ -173,7 +173,7 @@ def test_a_sweep_of_the_tuned_experiment_runs(whole: Path, tmp_path: Path, call)
     code, out, complained = call(
         "sweep", str(whole / "tuned.toml"), "--out", str(swept), "--jobs", "1", "--quiet"
     )
-    assert (code, out.split(";")[0]) == (0, "4 runs: 4 done"), complained
+    assert (code, out.split(";")[0]) == (0, "4 runs: 4 finished"), complained
     best = {row["algorithm"]: row for row in _best(whole)}
     found = [json.loads(path.read_text())["config"] for path in swept.glob("*/run.json")]
     for run in found:
@@ -219,7 +219,7 @@ def test_a_dry_run_shows_what_is_searched_and_writes_nothing(file: Path, tmp_pat
         ["FedProx", "mu", "0.01", "0.0001", "..", "10.0,", "log"],
         ["Local", "lr", "0.003", "0.0001", "..", "1.0,", "log"],
     ]
-    assert "2 methods x 1 settings x 8 trials x 2 seeds: 32 runs\nabout " in out
+    assert "2 methods x 1 scenarios x 8 trials x 2 seeds: 32 runs\nabout " in out
     assert not (tmp_path / "none").exists()
 
 
@@ -232,7 +232,7 @@ def test_a_grid_is_tried_as_it_is_written(file: Path, tmp_path: Path, call):
     (row,) = csv.DictReader((tmp_path / "out/tuning.csv").read_text().splitlines())
     assert (row["trials"], row["values"]) == ("2", f"lr={0.1 if row['trial'] == '1' else 0.01}")
     code, said, _ = call("tune", str(file), "--grid", "lr=0.01,0.1", "--dry-run", "--no-probe")
-    assert (code, said.splitlines()[-1]) == (0, "2 methods x 1 settings x 2 or 3 trials: 5 runs")
+    assert (code, said.splitlines()[-1]) == (0, "2 methods x 1 scenarios x 2 or 3 trials: 5 runs")
 
 
 @pytest.mark.parametrize(
