@@ -6,8 +6,7 @@ merged model, before local training (pre).
 Deviations: p counts layers with all their tensors; the authors' code counts tensors. The subset for
 learning W is drawn sample by sample, theirs is a slice. The first learning ends after `max_passes`
 passes at the latest, theirs may never end. A client that is not selected learns W on a copy, for
-evaluation alone. The FedCoSR paper's regularization factor lambda = 1 is read as the rate of W,
-since the method has no regularization.
+evaluation alone.
 """
 
 from collections.abc import Iterator

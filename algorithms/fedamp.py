@@ -4,15 +4,15 @@ Algorithm 1.
 Down: u_i, the client's cloud model. Up: w_i. Private: w_i. Evaluated: w_i after training (post).
 Deviations: the squared distances between models are divided by their median in the round
 (`distances`), and sigma is a quarter of it, so that the attention does not depend on how far
-training moves the models. With distances as they are, sigma = 1 and alpha = 10000 of the FedCoSR
-paper give nearly uniform weights while models are close, and the identity when they are far apart.
+training moves the models. With distances as they are, sigma = 1 and alpha = 10000, common values,
+give nearly uniform weights while models are close, and the identity when they are far apart.
 The record says when weights are nearly one or the other. alpha = 10000 lets xi leave [0, 1]: a row
 is scaled down where another client would weigh more than the client itself (`cap`), so that u_i is a
 convex combination, and training starts at u_i, not at w_i (`start`). The proximal problem gets a
-pass of SGD. alpha is multiplied by 0.1 every 30 rounds, the FedCoSR paper's "decrease by 0.1", and
+pass of SGD. alpha is multiplied by 0.1 every 30 rounds and
 never falls below `alpha_min`, where explicit steps would diverge. Below full participation the
 server mixes the latest model of every client that ever took part. As published: `distances =
-"absolute"`, `cap = "none"`, `start = "own"`; the FedCoSR paper has `sigma = 1`.
+"absolute"`, `cap = "none"`, `start = "own"`.
 """
 
 from dataclasses import dataclass

@@ -10,9 +10,7 @@ initial network, frozen: a random one, unless `--body-weights` gives pretrained 
 FedAvg come first (`extractor`; their theta is then sent as well, and until there is a W_G the network
 itself is evaluated). The record says when features are those of a random network. The exact ridge
 regression of all data is ours too (`exact`: up A^T A and A^T Y in float64). Clients outside the
-cohort of the round of broad learning add nothing to W_G. The FedCoSR paper describes features that
-are uploaded and 37.5 iterations to converge; neither fits the published method, in which clients
-solve once and send weights.
+cohort of the round of broad learning add nothing to W_G.
 """
 
 from dataclasses import dataclass

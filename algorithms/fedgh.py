@@ -7,8 +7,7 @@ script reports it; `pre` is the client's body with the new global head.
 Deviations: server and clients use plain SGD and one pass (the authors: momentum 0.9, decay, clipping
 and 10 passes of the clients). The server takes a step per received pair, as the authors do, in an
 order drawn anew in every round. In the authors' code that step does not reach the head, since the
-optimizer holds other parameters; here it does, as the paper has it. The FedCoSR paper states costs
-of 2 (Omega + pi) and of 2 Omega + pi; what is sent is Omega_i + pi.
+optimizer holds other parameters; here it does, as the paper has it.
 """
 
 from dataclasses import dataclass

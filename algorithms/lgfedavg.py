@@ -2,12 +2,11 @@
 representations", 2020), Algorithm 1.
 
 Down: pi. Up: pi, n. Private: phi_i. Evaluated: the client's own body with the new global head (pre).
-Deviations: as in the FedCoSR paper the last layer alone is shared (the authors share the last two on
+Deviations: the last layer alone is shared (the authors share the last two on
 CIFAR-10; `head_layers` chooses); heads are weighted by n_i (the authors' code weights them equally);
 all start from the common initial model (the authors from one trained by FedAvg). All clients take
-part in a round; the FedCoSR paper takes a tenth of them, and its experiments set that. The body of a
-client that has not taken part yet is untrained, and the record counts such clients. The FedCoSR
-paper states a cost of 2 theta; it is 2 pi.
+part in a round (the authors: a tenth of them). The body of a client that has not taken part yet is
+untrained, and the record counts such clients.
 """
 
 from dataclasses import dataclass

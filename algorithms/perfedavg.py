@@ -5,8 +5,7 @@ Down: w. Up: theta, n. Private: nothing. Evaluated: w after `adapt_steps` gradie
 client's training data (pre).
 Deviations: first-order by default, without the Hessian term (`variant` "hessian_free" has it);
 clients are weighted by samples (option `uniform`); a round is a pass over batches whose halves are
-the inner and the outer batch. The FedCoSR paper's "meta learning steps" are read as the steps of
-adaptation before evaluation. A client whose adaptation is not finite is evaluated with w (logged as
+the inner and the outer batch. A client whose adaptation is not finite is evaluated with w (logged as
 `not_adapted`). At `post` the client's own theta is evaluated, adapted in the same way.
 """
 
