@@ -273,6 +273,21 @@ def test_the_record_of_a_round_by_hand():
     }
 
 
+class LogsMuch(Constant):
+    def client_update(self, client: Any, message: Any) -> Any:
+        log(**dict.fromkeys("hgfedcba", 1.0))
+        return {}, {}
+
+    def personal_model(self, client: Any, message: Any) -> Any:
+        log(**dict.fromkeys("hgfedcba", 1.0))
+        return 0
+
+
+def test_logs_come_in_the_order_of_their_names():
+    record, _ = federation_of(LogsMuch).step()
+    assert "".join(record["logs"]) == "".join(record["evaluated"]) == "abcdefgh"
+
+
 class TwoPasses(Constant):
     def client_update(self, client: Any, message: Any) -> Any:
         log(loss_head=1.0, norm=9.0)

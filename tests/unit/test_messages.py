@@ -56,6 +56,11 @@ def test_packing_a_view_sends_the_view_only():
     assert len(pickle.dumps(messages.packed({"x": whole[:2, ::2]}))) < 500
 
 
+def test_packing_leaves_the_graph_of_a_gradient_behind():
+    x = torch.ones(3, requires_grad=True)
+    assert messages.unpacked(messages.packed({"x": 2 * x}))["x"].tolist() == [2.0, 2.0, 2.0]
+
+
 def test_sending_copies():
     x = torch.zeros(3, requires_grad=True)
     copy = messages.sent({"x": x})["x"]
