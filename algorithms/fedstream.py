@@ -108,7 +108,7 @@ class FedStream(Algorithm):
             "centre": server["pool"]["centre"],
             "label": server["pool"]["label"],
         }
-        return {id: {"pool": pool} for id in ids}
+        return dict.fromkeys(ids, {"pool": pool})
 
     def client_update(self, client: Client, message: Message) -> tuple[Message, State]:
         prototypes = self.prototypes(client, message)

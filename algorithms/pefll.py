@@ -9,16 +9,15 @@ Down: E, then theta_i, then dv_i. Up: v_i, then D_i, then dE_i. Private: nothing
 exchange lasts).
 Evaluated: theta_i = h(v_i) with v_i over all training data, without fine-tuning; a class that the
 client has no sample of is never predicted (pre).
-Deviations: where the FedCoSR paper is silent, the authors' code decides. A server step takes 5
+Deviations: a server step takes 5
 clients: the cohort of a round goes through in random groups, 20 clients in 4 steps, each client
 once (the authors: 5000 steps with 5 of 90 clients, 278 exchanges per client; `exchanges` has more
 of them per round). Classes that a client lacks are masked, here by -inf, there by a factor of 0.
 Descriptors are of one batch in training; the server standardises them by the first it ever gets
 (lowest id of the first step; until then each by itself). Otherwise than there: local training is a
 pass of plain SGD, not 50 steps with momentum; the L2 terms act, lambda_h being h's and lambda_v
-e's, the reverse of the FedCoSR paper (both 0.001). Images under 32x32 are padded with zeros. The
-networks are sized for the FedCoSR paper's CNN; its cost 2(Omega + theta) has no prototypes to count
-here: it is 2(E + l + theta).
+e's (both 0.001). Images under 32x32 are padded with zeros. The
+networks are sized for the benchmark's CNN.
 """
 
 import math
@@ -219,7 +218,7 @@ class PeFLL(Algorithm):
         return self.adam_step(server, dE, dH)
 
     def download(self, server: State, ids: tuple[int, ...]) -> dict[int, Message]:
-        return {id: {"E": server["E"]} for id in ids}
+        return dict.fromkeys(ids, {"E": server["E"]})
 
     def describe(self, client: Client, message: Message) -> tuple[Message, State]:
         """v_i = mean of e(x, y; E) over a batch."""
