@@ -248,12 +248,12 @@ class Federation:
         return correct
 
     def _post_is_pending(self) -> bool:
-        """Whether the method is evaluated at `post` too, though none of a sample of clients was in
-        a cohort yet.
+        """Whether the method will be evaluated at `post` too, but no evaluated client was in a
+        cohort yet.
         """
-        sampled = len(self.evaluated) < self.run.clients
         has_trained_model = type(self.algorithm).trained_model is not Algorithm.trained_model
-        return sampled and self.round > 0 and has_trained_model
+        trained = any(id in self.states for id in self.evaluated)
+        return self.round > 0 and has_trained_model and not trained
 
     def _never_trained(self) -> int:
         """Evaluated clients that have training data and were in no cohort yet; none before the

@@ -46,10 +46,12 @@ class Listing(Serial):
 
 
 class SaysItsRound(Constant):
-    """Before training a model says class 3; after it, the number of the round modulo 3."""
+    """A personal model says class 3 before the first round and class 0 later; right after training
+    a model says the number of the round modulo 3.
+    """
 
     def personal_model(self, client: Any, message: Any) -> Any:
-        return 3
+        return 3 if client.round == 0 else 0
 
     def trained_model(self, client: Any, message: Any, reply: Any) -> Any:
         return client.round % 3
@@ -90,7 +92,7 @@ def test_between_evaluations_post_is_the_accuracy_of_each_clients_latest_trainin
         for id in record["cohort"]:
             latest[id] = ((number - 1) % 3 + 1) / 6
         if number in (3, 6, 7):  # every third round, and the last
-            assert record["accuracy"] == {"pre": [0.0] * 4, "post": latest}
+            assert record["accuracy"] == {"pre": [1 / 6] * 4, "post": latest}
         else:
             assert "accuracy" not in record
     assert len(set(latest)) > 1
@@ -102,6 +104,29 @@ def test_a_client_that_never_trained_has_the_untrained_accuracy_at_post():
     record, _ = federation.step()
     (trained,) = record["cohort"]
     assert record["accuracy"]["post"] == [2 / 3 if id == trained else 1 / 3 for id in range(4)]
+
+
+def test_of_a_sample_that_never_trained_post_is_the_untrained_accuracy_from_the_first_round_on():
+    """Of eight clients one is evaluated, and two train per round."""
+    settings = {"participation": 0.25, "evaluate_clients": 1, "rounds": 30}
+    federation = federation_of(SaysItsRound, one_of_each_class(8, [0, 0, 3]), **settings)
+    (evaluated,) = federation.evaluated
+    assert [*federation.start()[0]["accuracy"]] == ["pre"]
+    number, cohort = 0, []
+    while evaluated not in cohort:
+        record, _ = federation.step()
+        number, cohort = record["round"], record["cohort"]
+        expected = [2 / 3, 0.0, 0.0][(number - 1) % 3] if evaluated in cohort else 1 / 3
+        assert record["accuracy"]["post"][evaluated] == expected
+    assert number > 1
+
+
+def test_a_method_whose_trained_model_is_none_has_no_post():
+    class Nothing(Constant):
+        def trained_model(self, client: Any, message: Any, reply: Any) -> Any:
+            return None
+
+    assert [*federation_of(Nothing).step()[0]["accuracy"]] == ["pre"]
 
 
 @pytest.mark.parametrize(
