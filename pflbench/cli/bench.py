@@ -10,7 +10,7 @@ from pflbench.errors import UserError, unknown
 PARTS = {
     "throughput": "training against a bare PyTorch loop and the core's peak",
     "rounds": "whole rounds: one worker, two workers, FedAvg as it is usually written",
-    "methods": "a round of every method against FedAvg's, beside the paper's",
+    "methods": "a round of every method against FedAvg's, next to published seconds",
     "growth": "20 to 10,000 clients with a cohort of 20",
     "start": "the help, and the first round of a run",
 }
@@ -21,7 +21,7 @@ def bench(
     turns: Annotated[int, typer.Option(metavar="N", help="Turns that the contenders take.")] = 5,
     as_json: options.Json = False,
 ) -> None:
-    """Measure the speed of the harness on this machine: contenders take turns, and ratios are told."""
+    """Measure the speed of the harness on this machine: contenders take turns, and ratios are given."""
     for part in parts or []:
         if part not in PARTS:
             raise unknown("part of the benchmark", part, PARTS)

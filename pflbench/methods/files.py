@@ -32,7 +32,7 @@ def plain(name: str) -> str:
 
 
 def find(plugin: str) -> Path | None:
-    """The file of a method, by its name or path; None where there is none or it cannot be told."""
+    """The file of a method, by its name or path; None where there is none or it cannot be known."""
     if plugin.endswith(".py"):
         path = Path(plugin)
         return path if path.is_file() else None
