@@ -305,29 +305,11 @@ def test_only_the_sample_is_evaluated():
 
 
 def test_mean_and_std_are_over_the_sample(call: Call):
-    toy_words = [
-        "--dataset",
-        str(TOY["dataset"]),
-        "--model",
-        "mlp",
-        "--width",
-        "8",
-        "--min-samples",
-        "8",
-    ]
-    words = [
-        "run",
-        "ditto",
-        *toy_words,
-        "--clients",
-        "8",
-        "--rounds",
-        "2",
-        "--workers",
-        "1",
-        "--json",
-    ]
-    code, out, err = call(*words, "--evaluate-clients", "3", "--state-memory", "0")
+    words = (
+        f"run ditto --dataset {TOY['dataset']} --model mlp --width 8 --min-samples 8 --clients 8"
+        " --rounds 2 --workers 1 --json --evaluate-clients 3 --state-memory 0"
+    )
+    code, out, err = call(*words.split())
     assert (code, err) == (0, "")
     row = json.loads(out)
     last = json.loads((Path(row["folder"]) / "rounds.jsonl").read_text().splitlines()[-1])[
@@ -367,20 +349,9 @@ def test_sweep_hands_the_memory_for_states_to_its_runs(
 
         def close(self) -> None: ...
 
-    monkeypatch.setattr("pflbench.cli.sweep._launcher", lambda *_: Nowhere())
-    assert (
-        call(
-            "sweep",
-            "--algorithms",
-            "fedavg",
-            "--datasets",
-            "digits",
-            "--state-memory",
-            "0.25",
-            "--quiet",
-        )[0]
-        == 130
-    )
+    monkeypatch.setattr("pflbench.cli.sweep.launcher", lambda *_: Nowhere())
+    words = "sweep --algorithms fedavg --datasets digits --state-memory 0.25 --quiet"
+    assert call(*words.split())[0] == 130
     used: dict[str, Any] = {}
     monkeypatch.setattr("pflbench.simulation.runner.execute", lambda *_, **how: used.update(how))
     assert task.do(given[0]) is None
