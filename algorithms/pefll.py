@@ -9,15 +9,14 @@ Down: E, then theta_i, then dv_i. Up: v_i, then D_i, then dE_i. Private: nothing
 exchange lasts).
 Evaluated: theta_i = h(v_i) with v_i over all training data, without fine-tuning; a class that the
 client has no sample of is never predicted (pre).
-Deviations: a server step takes 5
-clients: the cohort of a round goes through in random groups, 20 clients in 4 steps, each client
-once (the authors: 5000 steps with 5 of 90 clients, 278 exchanges per client; `exchanges` has more
-of them per round). Classes that a client lacks are masked, here by -inf, there by a factor of 0.
-Descriptors are of one batch in training; the server standardises them by the first it ever gets
-(lowest id of the first step; until then each by itself). Otherwise than there: local training is a
-pass of plain SGD, not 50 steps with momentum; the L2 terms act, lambda_h being h's and lambda_v
-e's (both 0.001). Images under 32x32 are padded with zeros. The
-networks are sized for the benchmark's CNN.
+Deviations: as in the authors' code, a server step takes 5 clients: the cohort of a round goes
+through in random groups, 20 clients in 4 steps, each client once (the authors: 5000 steps with 5 of
+90 clients, 278 exchanges per client; `exchanges` sets more of them per round). As there, classes
+that a client lacks are masked, here by -inf, there by a factor of 0; descriptors are of one batch
+in training; the server standardises them by the first it ever gets (lowest id of the first step;
+until then each by itself). Otherwise than there, local training is a pass of plain SGD, not 50
+steps with momentum, and the L2 terms act, lambda_h being h's and lambda_v e's (both 0.001). Images
+under 32x32 are padded with zeros. The networks are sized for the benchmark's CNN.
 """
 
 import math
