@@ -65,6 +65,7 @@ def run(
             method = _method(algorithm, plugin, config)
             setup = _setup(ctx, method, config, hparams or [], data_root, device)
             folder = out / setup.run.id
+            _note_other_versions(folder, setup.run.version)
             started = _execute(
                 setup,
                 out,
@@ -123,6 +124,18 @@ def _setup(
         hparams[name.strip()] = value.strip()
     chosen = make_run(method, {**settings, **options.settings_of(ctx)}, hparams)
     return runner.prepare(chosen, method, data_root, device)
+
+
+def _note_other_versions(folder: Path, version: str) -> None:
+    """Say where earlier versions of the method left the same run, before its first attempt."""
+    from pflbench.methods import versions
+    from pflbench.records.leases import Leases
+    from pflbench.records.status import StatusReader
+
+    if not folder.exists():
+        reader = StatusReader(Leases(folder.parent), versions.current)
+        for other in reader.other_versions(folder.name):
+            console.say("note", f"{other} is of another version of the method, it is now {version}")
 
 
 def _execute(setup: "Setup", out: Path, *, quiet: bool, **how: Any) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pflbench.api import Algorithm
 from pflbench.errors import UserError
-from pflbench.methods import costs, registry
+from pflbench.methods import costs, registry, versions
 
 PARTS = ("Down", "Up", "Private", "Evaluated", "Deviations")
 """What a plugin's docstring says after the citation, each word with a colon."""
@@ -44,6 +44,7 @@ def details(cls: type[Algorithm]) -> dict[str, Any]:
     down, up = costs.by_default(cls)
     return {
         **row(cls),
+        "version": versions.version_of(registry.file_of(cls)),
         "citation": citation,
         "down": {"what": parts.get("Down", ""), "numbers": down},
         "up": {"what": parts.get("Up", ""), "numbers": up},
@@ -80,6 +81,7 @@ def lines(details: dict[str, Any]) -> list[str]:
     """A method as it is shown to a person, but for its hyperparameters."""
     said = {
         "family": details["family"],
+        "version": details["version"],
         "down": f"{details['down']['what']} [{details['down']['numbers']} numbers of 4 bytes]",
         "up": f"{details['up']['what']} [{details['up']['numbers']} numbers of 4 bytes]",
         "private": details["private"],

@@ -129,6 +129,10 @@ class StatusReader:
         scenario = f"{run.dataset} {run.partition}"
         return self._planned_version(Planned(folder.name, run.algorithm, scenario, "", run))
 
+    def other_versions(self, id: str) -> list[Path]:
+        """The folders of the same run with other versions of the method, the newest last."""
+        return [folder for folder in self.versions.get(stem_of(id), []) if folder.name != id]
+
     def _planned_version(self, planned: Planned) -> RunState:
         ended = self.leases.status(planned.id)
         state, owner = str(ended.get("status")), ""
@@ -152,7 +156,7 @@ class StatusReader:
 
     def _other_version(self, missing: RunState) -> RunState | None:
         """The newest other version of a run that has ended."""
-        for folder in reversed(self.versions.get(stem_of(missing.planned.id), [])):
+        for folder in reversed(self.other_versions(missing.planned.id)):
             ended = run_folder.read_json(folder / "status.json")
             if ended.get("status") in FINAL:
                 return replace(

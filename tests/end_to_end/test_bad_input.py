@@ -122,7 +122,7 @@ def test_a_device_that_is_not_there(call: Call):
         ("round = 3", "unknown setting 'round'; did you mean 'rounds'?"),
         ("clients = 'ten'", "setting clients = 'ten': must be a whole number"),
         ("test_fraction = [1]", "setting test_fraction = [1]: must be a number"),
-        ("hparams = 3", "hparams and scarce must be tables"),
+        ("hparams = 3", "hparams must be a table"),
         ("[hparams]\nmu = 1", "unknown hyperparameter of FedAvg 'mu'"),
         ("[hparams]\nlr = true\noptimizer = 'x'", "hyperparameter optimizer = 'x': must be one of"),
         ("algorithm = 'fedavgg'", "unknown method 'fedavgg'"),
@@ -400,7 +400,7 @@ def test_a_failing_method_is_told_in_one_line_and_its_traceback_kept(call: Call)
     (folder,) = [path.parent for path in Path("results/runs").glob("*/run.json")]
     status = json.loads((folder / "status.json").read_text())
     assert (code, out) == (1, "")
-    said = "Mine failed in round 1, client 0, personal(): KeyError: 'model'; its traceback is in"
+    said = "Mine failed in round 1, client 0, personal_model(): KeyError: 'model'; its traceback is in"
     assert err == f"pflbench: error: {said} {folder}/status.json\n"
     assert status["status"] == "failed" and "mine.py" in status["details"]
 
