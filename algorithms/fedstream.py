@@ -108,7 +108,8 @@ class FedStream(Algorithm):
             "centre": server["pool"]["centre"],
             "label": server["pool"]["label"],
         }
-        return dict.fromkeys(ids, {"pool": pool})
+        message = {"pool": pool}
+        return dict.fromkeys(ids, message)
 
     def client_update(self, client: Client, message: Message) -> tuple[Message, State]:
         prototypes = self.prototypes(client, message)

@@ -217,7 +217,8 @@ class PeFLL(Algorithm):
         return self.adam_step(server, dE, dH)
 
     def download(self, server: State, ids: tuple[int, ...]) -> dict[int, Message]:
-        return dict.fromkeys(ids, {"E": server["E"]})
+        message = {"E": server["E"]}
+        return dict.fromkeys(ids, message)
 
     def describe(self, client: Client, message: Message) -> tuple[Message, State]:
         """v_i = mean of e(x, y; E) over a batch."""

@@ -93,7 +93,10 @@ def test_a_run_prints_plain_lines_and_its_result_and_is_not_done_twice(call: Cal
     line = r"round +\d+/20  accuracy [\d.]+ % \(pre\)  [\d.]+ MB  (\d+:)+\d\d left"
     assert all(re.fullmatch(line, told) for told in progress)
     assert 20 <= len(progress) <= 21 and progress[-1].startswith("round 20/20")
-    result = r"FedAvg on Synthetic, dir:0.1: [\d.]+ % \+/- [\d.]+ over 4 clients \(pre, round 20\); results/runs/fedavg-\S+"
+    result = (
+        r"FedAvg on Synthetic, dir:0.1: [\d.]+ % \+/- [\d.]+ over 4 clients"
+        r" \(pre, round 20\); results/runs/fedavg-\S+"
+    )
     assert re.fullmatch(result, last)
     before = {path: path.stat().st_mtime_ns for path in folder_of(last).iterdir()}
     assert fine(call, *words) == f"already finished: {last}\n"
@@ -371,7 +374,8 @@ def test_a_new_method_says_what_is_left_then_passes_the_check_and_equals_fedavg(
     checks = json.loads(fine(call, "check", "fedmine.py", "--json"))
     assert [row["check"] for row in checks] == testing.names()
     assert {row["outcome"] for row in checks} == {"ok"}
-    mine = fine(call, "run", "--plugin", "fedmine.py", *SMALL, "--rounds", "2", "--fresh")
+    code, mine, err = call("run", "--plugin", "fedmine.py", *SMALL, "--rounds", "2", "--fresh")
+    assert code == 0 and "is of another version of the method" in err  # what failed above
     fedavg = fine(call, "run", "fedavg", *SMALL, "--rounds", "2")
     assert numbers(folder_of(mine)) == numbers(folder_of(fedavg))
 

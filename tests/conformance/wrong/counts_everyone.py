@@ -14,7 +14,7 @@ class CountsEveryone(FedAvg):  # type: ignore[valid-type,misc]
     title = "CountsEveryone"
 
     def round(self, server: State, cohort) -> State:
-        train = cohort._engine.site.setup.partition.train
+        train = cohort._engine.worker.setup.partition.train
         share = sum(len(train[id]) for id in cohort.ids) / sum(map(len, train))
         return {
             "theta": {name: share * p for name, p in super().round(server, cohort)["theta"].items()}
