@@ -73,8 +73,7 @@ def test_a_client_function_works_on_copies_and_its_results_are_copied():
 
 
 class Trains(Constant):
-    """After training the model says the class that is in the new state; extra models say 0 and 1.
-    """
+    """After training the model says the class that is in the new state; extra models say 0 and 1."""
 
     def client_update(self, client: Any, message: Any) -> Any:
         log(loss=0.5)
