@@ -150,6 +150,21 @@ def test_settling_writes_what_did_not_change_since_the_last_time(tmp_path):
     ]  # they are in memory all the same
 
 
+def test_what_has_a_file_is_not_written_again(tmp_path):
+    states = kept(tmp_path, 400, clients=2)
+    for states.round in (1, 2, 3):
+        states.write_unchanged()
+    assert sorted(path.name[:13] for path in states.folder.iterdir()) == [
+        "000000-000002",
+        "000001-000002",
+    ]
+
+
+def test_before_the_first_round_files_are_of_round_0(tmp_path):
+    (file,) = kept(tmp_path, 0, clients=1).folder.iterdir()
+    assert file.name.startswith("000000-000000-")
+
+
 @pytest.mark.parametrize("damage", ["missing", "flipped", "cut"])
 def test_a_file_that_is_not_sound_is_named_in_one_line(tmp_path, damage):
     states = kept(tmp_path, 0, clients=1)
@@ -230,6 +245,9 @@ def test_files_are_on_the_disk_before_a_checkpoint_names_them(tmp_path, monkeypa
 
     monkeypatch.setattr(os, "fsync", noting)
     folder = Folder(tmp_path)
+    folder.states[0] = state(1.0)
+    assert flushed == ["run.json"] or flushed[0].startswith(".run.json")
+    assert len(flushed) == 1  # a state waits for the checkpoint that names it
     for round in (1, 2):
         flushed.clear()
         named = folder.save(round, **{f"c{round}": 1.0})

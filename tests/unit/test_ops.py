@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pflbench import ops
-from pflbench.api import collect_logs
-from pflbench.testing import toy
+from pflbench.api import Params, collect_logs
+from pflbench.optim import SGD, Adam
+from pflbench.testing import TOY, equal, split_by_class, toy
 
 
 def reply(value: float, n: int):
@@ -196,3 +197,172 @@ def test_prototype_rows_find_rows_and_say_which_are_known():
     )
     assert known.tolist() == [True, False, True, False]
     assert rows[known].tolist() == [1, 0]
+
+
+def distance(first: Params, second: Params) -> float:
+    return math.sqrt(sum((first[name] - second[name]).square().sum().item() for name in first))
+
+
+def test_proximal_adds_half_mu_times_the_squared_distance():
+    task = toy("fedavg").algorithm.task
+    anchor = {name: p + 0.1 for name, p in task.initial.items()}
+    net = task.net(task.initial)
+    for p in net.parameters():
+        p.requires_grad_()
+    pulled = ops.proximal(lambda net, x, y: x.sum(), anchor, mu=0.5)
+    value = pulled(net, torch.tensor([1.0, 2.0]), torch.tensor(0))
+    assert value.item() == pytest.approx(3 + 0.25 * distance(task.initial, anchor) ** 2, rel=1e-5)
+    value.backward()
+    for name, p in net.named_parameters():
+        torch.testing.assert_close(p.grad, 0.5 * (task.initial[name] - anchor[name]))
+
+
+def test_body_and_head_are_parts_of_the_network():
+    theta = toy("fedavg").algorithm.task.initial
+    body, head = ops.phi(theta), ops.pi(theta)
+    assert [*body] == ["body.fc1.weight", "body.fc1.bias"]
+    assert [*head] == ["head.fc2.weight", "head.fc2.bias"]
+    assert ops.join(body, head) == theta
+    assert ops.phi({"bodywork.w": torch.zeros(1)}) == ops.pi({"headless.w": torch.zeros(1)}) == {}
+
+
+def test_blend_by_hand():
+    first, second = {"w": torch.tensor([4.0, 8.0])}, {"w": torch.tensor([0.0, 16.0])}
+    assert ops.blend(0.25, first, second)["w"].tolist() == [1.0, 14.0]
+
+
+def test_the_loss_of_another_stream_has_its_name():
+    federation = toy("fedavg")
+    algorithm, client = federation.algorithm, federation.client(0)
+    with collect_logs() as logs:
+        ops.local_sgd(
+            ops.cross_entropy_loss, algorithm.task.initial, client, algorithm.hp, stream="second"
+        )
+    assert [*logs] == ["loss_second"]
+
+
+def test_a_part_that_no_parameter_has_is_not_trained():
+    federation = toy("fedavg")
+    initial = federation.algorithm.task.initial
+    with collect_logs() as logs:
+        trained = ops.local_sgd(
+            ops.cross_entropy_loss,
+            initial,
+            federation.client(0),
+            federation.algorithm.hp,
+            part="tail",
+        )
+    assert logs == {}
+    assert equal(trained, initial)
+    assert not any(trained[name] is initial[name] for name in initial)
+
+
+@pytest.mark.parametrize("name", ["loss", ""])
+def test_gradient_is_that_of_the_cross_entropy(name):
+    federation = toy("fedavg")
+    task, client = federation.algorithm.task, federation.client(0)
+    theta = {key: p + 0.01 for key, p in task.initial.items()}
+    x, y = next(client.samples())
+    net = task.net(theta)
+    expected = ops.cross_entropy_loss(net, x, y)
+    expected.backward()
+    with collect_logs() as logs:
+        found = ops.gradient(task.net(task.initial), x, y, name)(theta)
+    for key, p in net.named_parameters():
+        torch.testing.assert_close(found[key], p.grad)
+    assert logs == ({"loss": pytest.approx(expected.item())} if name else {})
+
+
+@pytest.mark.parametrize("name, kind", [("sgd", SGD), ("adam", Adam)])
+def test_the_optimizer_is_the_one_that_is_asked_for(name, kind):
+    hp = replace(toy("fedavg").algorithm.hp, optimizer=name, lr=0.25)
+    p = torch.nn.Parameter(torch.zeros(2))
+    optimizer = ops.optimizer_of(hp, [p])
+    assert type(optimizer) is kind
+    p.grad = torch.ones(2)
+    optimizer.step()
+    torch.testing.assert_close(p.detach(), torch.full((2,), -0.25))  # Adam's first step is lr too
+
+
+def with_classes(*classes: int):
+    """A client with training samples of these classes, its task and its network."""
+    split = split_by_class(TOY["dataset"], [list(classes)], [[0]])
+    federation = toy("fedavg", split=split)
+    task = federation.algorithm.task
+    return federation.client(0), task.net(task.initial)
+
+
+@pytest.mark.parametrize(
+    "least, labels, counts",
+    [(0, [0, 2, 3], [1, 3, 2]), (1, [0, 2, 3], [1, 3, 2]), (2, [2, 3], [3, 2]), (3, [2], [3])],
+)
+def test_prototypes_are_of_the_classes_with_enough_samples(least, labels, counts):
+    client, net = with_classes(2, 3, 2, 0, 2, 3)
+    omega = ops.prototypes(net.train(), client, least)
+    assert not net.training  # over all training data, in evaluation mode
+    assert omega["labels"].tolist() == labels
+    assert omega["counts"].tolist() == counts
+    assert (omega["labels"].dtype, omega["counts"].dtype) == (torch.int32, torch.int32)
+    assert torch.equal(omega["means"], ops.class_prototypes(net, client)[0][labels])
+
+
+def test_every_representation_is_clipped_before_the_mean():
+    client, net = with_classes(1, 1, 1)
+    x, _ = next(client.samples())
+    norms = net.body(x).detach().norm(dim=1)
+    bound = float(norms.min()) / 2
+    clipped = ops.prototypes(net, client, clip=bound)["means"][0]
+    expected = (net.body(x).detach() * (bound / norms)[:, None]).mean(0)
+    torch.testing.assert_close(clipped, expected)
+    whole = ops.prototypes(net, client, clip=2 * float(norms.max()))["means"]
+    assert torch.equal(whole, ops.prototypes(net, client)["means"])
+
+
+def test_no_prototypes_have_a_width():
+    empty = ops.no_prototypes(7)
+    assert (empty["means"].shape, empty["labels"].shape) == ((0, 7), (0,))
+    assert empty["labels"].dtype == torch.int32
+    rows, known = ops.prototype_rows(empty, torch.tensor([1, 0]), 2)
+    assert (rows.tolist(), known.tolist()) == ([0, 0], [False, False])
+
+
+def test_representations_are_in_the_order_of_the_samples():
+    client, net = with_classes(2, 3, 2, 0)
+    x, _ = next(client.samples())
+    z = ops.representations(client.task.initial, client)
+    assert not z.requires_grad
+    torch.testing.assert_close(z, net.body(x).detach())
+
+
+@pytest.mark.parametrize(
+    "rows, expected",
+    [
+        ([[1.0, 0.0], [0.0, 2.0]], [0.8, 0.2]),  # a_i in proportion to 1 / P_ii
+        ([[1e-6, 0.0], [0.0, 2e-6]], [0.8, 0.2]),
+        ([[1.0, 3.0]], [1.0, 0.0]),
+        ([[1.0, -1.0]], [0.5, 0.5]),
+        ([[0.0, 5.0]], [1.0, 0.0]),
+        ([[3.0]], [1.0]),
+    ],
+)
+def test_simplex_qp_by_hand(rows, expected):
+    a, gap = ops.simplex_qp(torch.tensor(rows))
+    assert a.tolist() == pytest.approx(expected, abs=1e-9)
+    assert a.dtype == torch.float64
+    assert 0 <= gap < 1e-6
+
+
+def test_simplex_qp_without_an_answer_is_uniform():
+    a, gap = ops.simplex_qp(torch.tensor([[1.0, math.inf, 1.0, 1.0]]))
+    assert (a.tolist(), gap) == ([0.25] * 4, math.inf)
+    a, gap = ops.simplex_qp(torch.zeros(2, 4))
+    assert (a.tolist(), gap) == ([0.25] * 4, 0.0)
+
+
+def test_simplex_qp_that_takes_too_many_steps_is_uniform(monkeypatch):
+    def nnls(*_):
+        raise RuntimeError("too many iterations")
+
+    monkeypatch.setattr("scipy.optimize.nnls", nnls)
+    a, gap = ops.simplex_qp(torch.ones(2, 4))
+    assert (a.tolist(), gap) == ([0.25] * 4, math.inf)
