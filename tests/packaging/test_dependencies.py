@@ -1,4 +1,4 @@
-"""Every package that is imported is declared in pyproject.toml, and every declared one is imported."""
+"""Every package that is imported is declared in pyproject.toml, and the other way around."""
 
 import ast
 import re
@@ -41,7 +41,7 @@ def normalized(distribution: str) -> str:
 
 
 def imported(source: str) -> set[str]:
-    """Distributions that a source imports anywhere in it, also by importlib.import_module("name")."""
+    """Distributions that a source imports anywhere in it, also by import_module("name")."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):

@@ -1,4 +1,4 @@
-"""Figures of made-up runs: which are drawn, what is in them, and how they look. Nothing is trained."""
+"""Figures of made-up runs: which are drawn, what is in them, and how they look."""
 
 import ast
 import io
@@ -178,7 +178,8 @@ def pair(**config: Any) -> list[Numbers]:
     return [made("moon", 0.5, **config), made("fedcosr", 0.6, **config)]
 
 
-# Machado, Oliveira and Fernandes (2009), severity 1, for linear RGB: protanopia, deuteranopia, tritanopia.
+# Machado, Oliveira and Fernandes (2009), severity 1, for linear RGB: none, protanopia, deuteranopia,
+# tritanopia.
 BLINDNESS = [
     np.eye(3),
     [
@@ -210,7 +211,7 @@ def lab(colour: str, blindness: Any) -> Any:
 
 @pytest.mark.parametrize("blindness", BLINDNESS)
 def test_colours_can_be_told_apart_by_the_colour_blind(blindness: Any):
-    """Okabe and Ito's own eight are at least 16 apart in this measure; seaborn's ten for the colour-blind 6."""
+    """Okabe and Ito's own eight are at least 16 apart, seaborn's ten for the colour-blind 6."""
     seen = [lab(colour, np.array(blindness)) for colour in (*style.PALETTE, style.PROPOSED)]
     assert min(float(np.linalg.norm(a - b)) for a, b in itertools.combinations(seen, 2)) > 15
 
@@ -234,7 +235,7 @@ def test_moving_average_by_hand():
     values = np.array([0.0, 6, 0, 6, 0, 6])
     assert learning.smoothed(rounds, values, 1).tolist() == [0, 2, 4, 2, 4, 3]
     assert learning.smoothed(rounds, values, 0).tolist() == values.tolist()
-    # Side 2 is cut to 1 in the second round: (0 + 6 + 0) / 3; then 12 / 5, 18 / 5, (0 + 6 + 0 + 6) / 4, 12 / 3.
+    # Side 2 is cut to 1 in the second round: (0 + 6 + 0) / 3; then 12 / 5, 18 / 5, 12 / 4, 12 / 3.
     assert learning.smoothed(rounds, values, 2) == pytest.approx([0, 2, 2.4, 3.6, 3, 4])
 
 
@@ -333,7 +334,7 @@ def test_single_runs_that_differ_in_a_hyperparameter_are_two_lines():
 
 
 def test_pareto_front_by_hand():
-    """(1, 50) and (2, 70) are unbeaten; (2, 60) costs the same and is worse, (3, 70) costs more; equals both stay."""
+    """(2, 60) costs as much as (2, 70) and is worse, (3, 70) costs more; two equals both stay."""
     costs, accuracies = [1, 2, 2, 3, 9, 9, np.nan], [50, 70, 60, 70, 80, 80, 99]
     assert pareto.front(costs, accuracies).tolist() == [True, True, False, False, True, True, False]
 
@@ -680,7 +681,8 @@ def test_a_note_says_that_scenarios_are_too_few_for_ranks():
     parts, notes = drawn(critical_difference.draw, made("fedavg"), made("moon"), made("fedcosr"))
     assert parts == {}
     assert notes == [
-        "No critical-difference diagram: Friedman's test needs 2 scenarios that all methods have, there are 1."
+        "No critical-difference diagram: Friedman's test needs 2 scenarios that all methods have,"
+        " there are 1."
     ]
 
 

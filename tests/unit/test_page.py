@@ -1,4 +1,4 @@
-"""The page: everything on it escaped, nothing fetched, runs carried compactly, the same bytes every time."""
+"""The page: all is escaped, nothing is fetched, runs are small, the same bytes every time."""
 
 import base64
 import hashlib
@@ -179,10 +179,8 @@ def test_nothing_is_fetched_and_only_our_script_may_run():
     )
     (policy,) = [values["content"] for tag, values in found.tags if values.get("http-equiv")]
     digest = base64.b64encode(hashlib.sha256(found.scripts[1].encode()).digest()).decode()
-    assert (
-        policy
-        == f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
-    )
+    allowed = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src"
+    assert policy == f"{allowed} 'sha256-{digest}'"
 
 
 def test_links_within_the_page_lead_somewhere():

@@ -48,7 +48,10 @@ class Surroundings:
 
 
 def name_points(axes: Any, x: npt.ArrayLike, y: npt.ArrayLike, names: Sequence[str]) -> None:
-    """Write names of some of the points; the figure must have been laid out. A name that has to go far gets a line."""
+    """Write names of some of the points; the figure must have been laid out.
+
+    A name that has to go far gets a line.
+    """
     points = np.column_stack([np.asarray(x), np.asarray(y)])
     places = 72 / axes.figure.dpi * axes.transData.transform(points)
     around = _surroundings(axes)

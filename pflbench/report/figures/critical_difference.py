@@ -1,4 +1,4 @@
-"""The critical-difference diagram (Demsar 2006): mean ranks of methods, and which of them do not differ."""
+"""The critical-difference diagram (Demsar 2006): mean ranks, and which of them do not differ."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -48,9 +48,11 @@ def caption(ranking: "Ranking") -> str:
     tested = f"Friedman: chi-square {ranking.statistic:.2f}, p {_p(ranking.p)}"
     text = f"Mean ranks over {ranking.blocks} {ranking.kind}, 1 is best. {tested}."
     if ranking.p > ranking.alpha:
-        text += f" At {ranking.alpha:g} this does not show that any two methods differ: one bar joins all."
+        text += f" At {ranking.alpha:g} this does not show that any two methods differ"
+        text += ": one bar joins all."
     else:
-        text += f" A bar joins methods that do not differ (Nemenyi, {ranking.alpha:g}, CD {ranking.difference:.2f})."
+        tested = f"Nemenyi, {ranking.alpha:g}, CD {ranking.difference:.2f}"
+        text += f" A bar joins methods that do not differ ({tested})."
     if ranking.kind == "runs":
         text += " Runs of one scenario are not independent: p is too small."
     if ranking.left_out:
@@ -63,16 +65,18 @@ def caption(ranking: "Ranking") -> str:
 
 
 def diagram(ranking: "Ranking", width: float = 7.0) -> Any:
-    """The critical-difference diagram, `width` inches wide: best on the left, a bar for every group.
+    """The diagram, `width` inches wide: best on the left, a bar for every group.
 
-    The better half is labelled on the left, the other on the right, outermost on top, so that no line crosses another.
+    The better half is labelled on the left, the other on the right, outermost on top, so that no
+    line crosses another.
     """
     from matplotlib.figure import Figure
 
     left, right = _margins(ranking)
     if width < left + right + 1:
         raise UserError(
-            f"a diagram of {width:g} inches is too narrow for its labels; {left + right + 1:.1f} are enough"
+            f"a diagram of {width:g} inches is too narrow for its labels;"
+            f" {left + right + 1:.1f} are enough"
         )
     number = len(ranking.ranks)
     inch = (number - 1) / (width - left - right)  # in ranks
@@ -146,7 +150,7 @@ def _scale(axes: Any, methods: int, inch: float) -> None:
 
 
 def _difference(axes: Any, difference: float, methods: int) -> None:
-    """The critical difference, as long as it is on the axis; a longer one goes over the whole axis and says so."""
+    """As long as it is on the axis; a longer one goes over the whole axis and says so."""
     end, y = min(1 + difference, methods), -0.09 - 2.6 * LINE
     fits = 1 + difference <= methods
     axes.plot([1, end], [y, y], color="black", lw=1.4, clip_on=False, gid="difference")

@@ -1,4 +1,4 @@
-"""Class counts per client as circles: of all scenarios of a report, or of one partition that a user asks to see."""
+"""Class counts per client as circles: of a report's scenarios, or of one partition."""
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -147,7 +147,7 @@ def counts(rows: Sequence[Ints], y: Ints, classes: int) -> Ints:
 
 
 def summary(parts: Mapping[str, Ints]) -> dict[str, dict[str, float]]:
-    """Smallest, median and largest number, over clients, of samples of every part (train, ...) and of classes."""
+    """Least, median and most over clients: samples of every part (train, ...), and classes."""
     words = {"train": "training samples"}
     found = {words.get(part, f"{part} samples"): table.sum(1) for part, table in parts.items()}
     found["classes"] = (np.stack([*parts.values()]).sum(0) > 0).sum(1)

@@ -39,7 +39,8 @@ def draw(seen: Overview) -> Iterator[FigurePart | str]:
                 yield f"No t-SNE of {label} on {scenario.line}: {error}."
         lacking = [group.label for group in groups if group.label not in runs]
         if lacking:
-            yield f"No t-SNE of {', '.join(lacking)} on {scenario.line}: no run of seed {seed} stored them."
+            what = f"No t-SNE of {', '.join(lacking)} on {scenario.line}"
+            yield f"{what}: no run of seed {seed} stored them."
         if panels:
             text = seen.caption(_caption(scenario, seed, panels), groups)
             name, title = (

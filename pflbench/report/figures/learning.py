@@ -1,4 +1,4 @@
-"""Accuracy and loss over rounds: a figure for every scenario, a line for every method or variant."""
+"""Accuracy and loss over rounds: a figure per scenario, a line per method or variant."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -56,7 +56,8 @@ def reach(rounds: int) -> int:
 def smoothed(rounds: Floats, values: Floats, side: int) -> Floats:
     """The mean of the values in rounds r - s to r + s for every round r; nan if none is known.
 
-    s is `side`, but less near the first round: the same to both sides, so that the start is not flattened.
+    s is `side`, but less near the first round: the same to both sides, so that the start is not
+    flattened.
     """
     known = np.isfinite(values)
     sums = np.concatenate([[0.0], np.cumsum(np.where(known, values, 0.0))])
@@ -174,7 +175,8 @@ def _caption(seen: Overview, scenario: Heading, lines: Sequence[Line], side: int
     text = (
         "Accuracy (left, mean over clients) and training loss (right, the one that the method"
         " minimises, so of different terms in different methods) over rounds on"
-        f" {scenario.line}, with {smooth if side else 'no smoothing'}. In the legend: {seen.measure}."
+        f" {scenario.line}, with {smooth if side else 'no smoothing'}. In the legend:"
+        f" {seen.measure}."
     )
     if any(len(group.finished) > 1 for group, _ in lines):
         text += " Lines are means over seeds and bands go from the lowest to the highest seed."

@@ -1,4 +1,4 @@
-"""Accuracy against cost: megabytes and seconds, with the methods that no other one beats in both."""
+"""Accuracy against cost in megabytes and seconds, and the methods that are best in both."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -24,14 +24,15 @@ def draw(seen: Overview) -> Iterator[FigurePart | str]:
             continue
         known = [group for group in ranked(groups) if group.finished]
         if len(known) < 2:
-            yield f"No accuracy against cost of {scenario.line}: fewer than two methods have an accuracy."
+            what = f"No accuracy against cost of {scenario.line}"
+            yield f"{what}: fewer than two methods have an accuracy."
             continue
         text = (
-            "Accuracy against megabytes (left: sent to and by a client that takes part in every round)"
-            " and seconds (right: work of all clients, one after another, and of the server, without"
-            f" evaluation), both until the last round, on {scenario.line}: {seen.measure}, all as means"
-            " over seeds. Ringed, joined and named: methods that no other one beats in both accuracy"
-            " and cost (Pareto front)."
+            "Accuracy against megabytes (left: sent to and by a client that takes part in every"
+            " round) and seconds (right: work of all clients, one after another, and of the server,"
+            f" without evaluation), both until the last round, on {scenario.line}: {seen.measure},"
+            " all as means over seeds. Ringed, joined and named: methods that no other one beats in"
+            " both accuracy and cost (Pareto front)."
         )
         untimed = [group.label for group in known if np.isnan(cost(group, seconds))]
         if untimed:
@@ -41,7 +42,10 @@ def draw(seen: Overview) -> Iterator[FigurePart | str]:
 
 
 def front(costs: npt.ArrayLike, accuracies: npt.ArrayLike) -> Bools:
-    """Which points no other one beats: none is at least as good in both, and better in one. Unknown ones are not."""
+    """Which points no other one beats: none is at least as good in both, and better in one.
+
+    Points that are not known are never on it.
+    """
     x, y = np.asarray(costs, dtype=float), np.asarray(accuracies, dtype=float)
     as_good = (x[:, None] <= x) & (y[:, None] >= y)  # row i against column j
     better = (x[:, None] < x) | (y[:, None] > y)

@@ -1,4 +1,4 @@
-"""Accuracy of every client where some have less data than the others: per-client fairness at a glance."""
+"""Accuracy per client where some have less data than the others."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -32,8 +32,8 @@ def draw(seen: Overview) -> Iterator[FigurePart | str]:
         text = (
             f"Accuracy per client on {scenario.line} {seen.moment}. Scarce clients, in red, have"
             f" {100 * config['data_fraction']:g} % of their training data. Points are means over"
-            f" seeds, lines go from the lowest to the highest seed{own}. In the legend: mean and std"
-            " over all clients; mean over scarce clients."
+            f" seeds, lines go from the lowest to the highest seed{own}. In the legend: mean and"
+            " std over all clients; mean over scarce clients."
         )
         if len(known) > MOST:
             text += f" Only the best {MOST} of {len(known)} methods are shown."

@@ -28,8 +28,9 @@ def draw(seen: Overview) -> Iterator[FigurePart | str]:
         return
     text = (
         "Accuracy against the data fraction, the share of their training data that clients have"
-        f" ({'; '.join(panels)}): {seen.measure}. Below the fraction: mean number of training samples"
-        " per client. Lines are means over seeds and bands go from the lowest to the highest seed."
+        f" ({'; '.join(panels)}): {seen.measure}. Below the fraction: mean number of training"
+        " samples per client. Lines are means over seeds, bands go from the lowest to the highest"
+        " seed."
     )
     best = _ranked(panels)
     if len(best) > MANY:
@@ -40,7 +41,7 @@ def draw(seen: Overview) -> Iterator[FigurePart | str]:
 
 
 def _varied(seen: Overview) -> list[list[Group]]:
-    """Groups of scenarios that differ in nothing but the data fraction, where there are two fractions or more."""
+    """Groups that differ in method and data fraction only, with two fractions or more."""
     alike: dict[str, list[Group]] = {}
     for group in seen.groups:
         same = {name: value(group.config, name) for name in FIELDS if name != "data_fraction"}
@@ -64,7 +65,7 @@ def _panels(varied: Sequence[Sequence[Group]]) -> Panels:
 
 
 def _ranked(panels: Panels) -> list[str]:
-    """Labels by their mean rank over panels and fractions: lines may lack fractions, so not by mean accuracy."""
+    """Labels by mean rank over panels and fractions: lines may lack some, so not by accuracy."""
     ranks: dict[str, list[int]] = {}
     for groups in panels.values():
         for fraction in sorted(set(map(_fraction, groups))):

@@ -1,4 +1,4 @@
-"""How figures look: seaborn's theme at the sizes of a two-column paper, and one look per method in all figures."""
+"""How figures look: seaborn's theme at the sizes of a two-column paper, one look per method."""
 
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,8 +11,8 @@ COLUMN, PAGE = 3.5, 7.16  # inches: the width of a column and of a page
 FONT, SMALL = 8, 7  # points
 DPI = 300
 
-# Okabe and Ito's colours without yellow, which is too faint for a line, and a brown: also people who confuse red and
-# green, or blue and yellow, can tell any two apart.
+# Okabe and Ito's colours without yellow, which is too faint for a line, and a brown: also people
+# who confuse red and green, or blue and yellow, can tell any two apart.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#6B4226")
 PROPOSED = "#D55E00"
 CLASSES = (*PALETTE, PROPOSED, "#F0E442", "#999999")  # of ten labels
@@ -65,7 +65,7 @@ class Look:
 
 
 def looks(methods: Sequence[str], proposed: str = "") -> dict[str, Look]:
-    """By order: seven methods have colours of their own, the next seven the same with other dashes and markers.
+    """By order: seven methods have colours of their own, the next seven other dashes and markers.
 
     The proposed method has a colour and a marker that no other one has.
     """
@@ -81,7 +81,7 @@ def _look(place: int, palette: Sequence[str] = PALETTE) -> Look:
 
 
 def variant_looks(variants: Sequence[str], taken: str = "") -> dict[str, Look]:
-    """Of variants of one method: values of a hyperparameter are shades of one colour, others have a colour each.
+    """Values of a hyperparameter are shades of one colour, other variants have a colour each.
 
     `taken` is the colour of the method without a variant.
     """
@@ -124,7 +124,7 @@ def class_colours(number: int) -> list[Any]:
 
 @contextmanager
 def theme() -> Iterator[None]:
-    """Matplotlib's defaults, then seaborn's, then ours; at its end all settings are as they were before."""
+    """Matplotlib's defaults, seaborn's, then ours; at its end all are as they were before."""
     import seaborn as sns
     from matplotlib import rc_context, rcdefaults, rcParams
 
@@ -152,7 +152,8 @@ def canvas(width: float, height: float, rows: int = 1, columns: int = 1, **how: 
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), dpi=DPI, layout="constrained")
-    figure.get_layout_engine().set(w_pad=0.03, h_pad=0.03, wspace=0.03, hspace=0.03)  # type: ignore[union-attr, call-arg]
+    engine: Any = figure.get_layout_engine()
+    engine.set(w_pad=0.03, h_pad=0.03, wspace=0.03, hspace=0.03)
     return figure, list(figure.subplots(rows, columns, squeeze=False, **how).flat)
 
 

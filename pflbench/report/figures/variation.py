@@ -1,4 +1,4 @@
-"""Variants of a method: accuracy over the values of a hyperparameter, and of variants that have names."""
+"""Variants of a method: accuracy over values of a hyperparameter, and of variants with names."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -17,7 +17,7 @@ Family = dict[float, list[Group]]
 
 
 def draw(seen: Overview) -> Iterator[FigurePart | str]:
-    """Values: a figure for every scenario, a panel for every hyperparameter. Names: a figure for every method."""
+    """Values: a figure per scenario, a panel per hyperparameter. Names: a figure per method."""
     for scenario, groups in seen.scenarios.items():
         if families := _families(groups):
             yield _values_part(seen, scenario, families)
@@ -143,7 +143,7 @@ def _points(
     looks: Mapping[str, style.Look],
     joined: bool,
 ) -> None:
-    """Category, label and accuracy of every run: the mean over seeds as a marker, the seeds as dots."""
+    """Category, label and accuracy of every run: means over seeds as markers, the seeds as dots."""
     import pandas as pd
     import seaborn as sns
 

@@ -106,13 +106,13 @@ def card(experiment: Experiment, anchor: str) -> dict[str, Any]:
 
 
 def as_script(value: Any) -> Markup:
-    """JSON that can stand in a script element: nothing in it can end the element or open a comment."""
+    """JSON for a script element: nothing in it can end the element or open a comment."""
     text = json_text.dumps(value, separators=(",", ":"), ensure_ascii=True)
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
 def small(png: bytes) -> bytes:
-    """A picture for a screen: at most WIDTH wide, and with 256 colours, which are enough for lines and text."""
+    """A picture for a screen: at most WIDTH wide, with 256 colours, enough for lines and text."""
     from PIL import Image
 
     picture = Image.open(io.BytesIO(png)).convert("RGB")
@@ -138,7 +138,7 @@ def _files(sheets: Sequence[Sheet]) -> dict[str, Any]:
 
 
 def _sheet(sheet: Sheet, experiments: Sequence[Experiment]) -> dict[str, Any]:
-    """As the template takes it; `place` is that of its experiment among those whose runs the page carries."""
+    """As the template takes it; `place` is that of its experiment in the data of the page."""
     section = sheet.section
     places = [place for place, one in enumerate(experiments) if one is sheet.experiment]
     return {

@@ -1,4 +1,4 @@
-"""The runs of a report, small enough to be carried by a page: what the page's script lists and draws."""
+"""The runs of a report, small enough for a page: what the page's script lists and draws."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,8 +14,10 @@ FROM_SUMMARY = ("method", "status", "reason", "notes", "point", "round", "accura
 
 
 def embedded(experiments: Iterable[Experiment], weighted: bool = False) -> dict[str, Any]:
-    """Every run once, by its id; experiments name theirs. What many runs share (sizes of the clients, versions and
-    machine) is there once, and a run has its number.
+    """Every run once, by its id; experiments name theirs.
+
+    What many runs share (sizes of the clients, versions and machine) is there once, and a run has
+    its number.
     """
     runs: dict[str, Any] = {}
     listed = []
