@@ -23,11 +23,13 @@ def run(
     fresh: bool = False,
     **settings: Any,
 ) -> "Result":
-    """One run, as `pflbench run` does it: `pflbench.run("fedavg", dataset="digits", partition="dir:0.1", rounds=20)`.
+    """One run, as `pflbench run` does it: `pflbench.run("fedavg", dataset="digits",
+    partition="dir:0.1", rounds=20)`.
 
-    `algorithm` is a method's name or the path of a plugin; `settings` are those of `pflbench.config.Run`. What is
-    stored already is not computed again. The result has its numbers as pandas frames. `state_memory`: GiB of clients'
-    private states in memory; the rest is in files.
+    `algorithm` is a method's name or the path of a plugin; `settings` are those of
+    `pflbench.config.Run`. What is stored already is not computed again. The result has its numbers
+    as pandas frames. `state_memory`: GiB of clients' private states in memory; the rest is in
+    files.
     """
     from pflbench.methods.hyperparameters import make_run
     from pflbench.report.load.result import Result

@@ -1,4 +1,6 @@
-"""What a run is: a frozen description, read from TOML or options, stored as JSON, named by its hash."""
+"""What a run is: a frozen description, read from TOML or options, stored as JSON, named by its
+hash.
+"""
 
 import dataclasses
 import hashlib
@@ -57,15 +59,19 @@ class Run:
 
     @property
     def cohort_size(self) -> int:
-        """|S_t| = max(1, floor(share * N)), safe against rounding; a method may ask for less than the run."""
+        """|S_t| = max(1, floor(share * N)), safe against rounding; a method may ask for less than
+        the run.
+        """
         share = min(self.participation, self.hparams.get("participation", 1.0))
         return max(1, int(share * self.clients + 1e-9))
 
     @property
     def id(self) -> str:
-        """The name of the run's folder: what it is in words, a hash of its configuration, the method's version.
+        """The name of the run's folder: what it is in words, a hash of its configuration, the
+        method's version.
 
-        The hash is of all that changes the numbers but the version; files count by content, not by path.
+        The hash is of all that changes the numbers but the version; files count by content, not by
+        path.
         """
         content = {name: _digest(getattr(self, name)) for name in ("dataset", "partition")}
         if self.body_weights is not None:
@@ -93,7 +99,9 @@ def checked(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def from_toml(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The settings (with `algorithm`, if it is there) and the hyperparameters (`[hparams]`) of a TOML file."""
+    """The settings (with `algorithm`, if it is there) and the hyperparameters (`[hparams]`) of a
+    TOML file.
+    """
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

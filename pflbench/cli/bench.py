@@ -21,7 +21,9 @@ def bench(
     turns: Annotated[int, typer.Option(metavar="N", help="Turns that the contenders take.")] = 5,
     as_json: options.Json = False,
 ) -> None:
-    """Measure the speed of the harness on this machine: contenders take turns, and ratios are given."""
+    """Measure the speed of the harness on this machine: contenders take turns, and ratios are
+    given.
+    """
     for part in parts or []:
         if part not in PARTS:
             raise unknown("part of the benchmark", part, PARTS)

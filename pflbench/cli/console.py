@@ -1,4 +1,6 @@
-"""What a person sees at the command line: messages of one line, tables, and the progress of a run."""
+"""What a person sees at the command line: messages of one line, tables, and the progress of a
+run.
+"""
 
 import sys
 import time
@@ -104,7 +106,9 @@ class Progress:
 
     @property
     def left(self) -> str:
-        """The time that the remaining rounds will take, if they are like the last ten; the workers' start apart."""
+        """The time that the remaining rounds will take, if they are like the last ten; the workers'
+        start apart.
+        """
         recent = (self.times[1:] or self.times)[-11:]
         if len(recent) < 2:
             return "-:--"

@@ -1,4 +1,6 @@
-"""`pflbench sweep --dry-run`: the runs that a sweep would make, and the time that those left will take."""
+"""`pflbench sweep --dry-run`: the runs that a sweep would make, and the time that those left will
+take.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

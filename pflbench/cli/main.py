@@ -1,4 +1,6 @@
-"""The command line: thin commands. What they need is imported when they run, so that the help comes up at once."""
+"""The command line: thin commands. What they need is imported when they run, so that the help comes
+up at once.
+"""
 
 import sys
 from collections.abc import Sequence

@@ -1,7 +1,8 @@
 """The options of the command line that settings of a run stand behind, with their help.
 
-Every setting is None unless given, so that it overrides a configuration file only then. Its default, in brackets, is
-that of `pflbench.config.Run`, which cannot be imported here: the help must come up without torch.
+Every setting is None unless given, so that it overrides a configuration file only then. Its
+default, in brackets, is that of `pflbench.config.Run`, which cannot be imported here: the help must
+come up without torch.
 """
 
 from pathlib import Path

@@ -95,7 +95,9 @@ def _watch(folder: Path, once: "Callable[[], Report]") -> "Report":
 
 
 def _tell(made: "Report") -> None:
-    """What was written; for every experiment, which runs are not finished; for every method, which are outdated."""
+    """What was written; for every experiment, which runs are not finished; for every method, which
+    are outdated.
+    """
     from pflbench.records.status import OUTDATED, outdated_methods
 
     for experiment in made.experiments:

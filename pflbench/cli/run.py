@@ -58,7 +58,9 @@ def run(
     quiet: options.Quiet = False,
     as_json: options.Json = False,
 ) -> None:
-    """One run of a method. The same command again resumes it, or shows its result if it is finished."""
+    """One run of a method. The same command again resumes it, or shows its result if it is
+    finished.
+    """
     folder = None
     try:
         with sigterm_as_ctrl_c():
@@ -84,7 +86,9 @@ def run(
 
 
 def _method(name: str | None, plugin: Path | None, file: Path | None) -> str:
-    """What registry.load takes: the plugin's path, or the method's name from the command or the file."""
+    """What registry.load takes: the plugin's path, or the method's name from the command or the
+    file.
+    """
     from pflbench import config
     from pflbench.methods import registry
     from pflbench.methods.files import plain

@@ -67,7 +67,9 @@ def _run_row(run: RunStatus) -> dict[str, Any]:
 
 
 def _tell(runs: dict[str, RunStatus]) -> None:
-    """A line for every running run, for the outdated runs of a method, and for every run that did not finish."""
+    """A line for every running run, for the outdated runs of a method, and for every run that did
+    not finish.
+    """
     from pflbench.records.status import outdated_methods
 
     for run in runs.values():

@@ -57,7 +57,9 @@ def sweep(
     quiet: options.Quiet = False,
     as_json: options.Json = False,
 ) -> None:
-    """Many runs: methods x scenarios x seeds. Finished runs stay; the same command goes on with the rest."""
+    """Many runs: methods x scenarios x seeds. Finished runs stay; the same command goes on with the
+    rest.
+    """
     plans = _plans(ctx, names or [], scale)
     runs = _chosen(plans, only or [], exclude or [])
     if dry_run:
@@ -90,14 +92,17 @@ def sweep(
 
 
 def _plans(ctx: typer.Context, names: list[str], scale: str) -> "list[Plan]":
-    """The plans of the experiments named, or of the grid that the options make; options override a file."""
+    """The plans of the experiments named, or of the grid that the options make; options override a
+    file.
+    """
     from pflbench.records.status import stem_of
     from pflbench.sweep import experiment
 
     given = _table(ctx)
     if not names and "algorithms" not in given:
         raise UserError(
-            "name an experiment, or --algorithms for a grid; pflbench experiments lists what there is"
+            "name an experiment, or --algorithms for a grid;"
+            " pflbench experiments lists what there is"
         )
     command = shlex.join(["pflbench", *sys.argv[1:]])
     stems = [Path(name).stem for name in names]
@@ -178,7 +183,9 @@ def _tell_outdated(made: "Sweep") -> None:
 
 
 def _run(made: "Sweep", quiet: bool) -> None:
-    """Sweep, with its progress on the screen; Ctrl-C and SIGTERM let every run save a checkpoint."""
+    """Sweep, with its progress on the screen; Ctrl-C and SIGTERM let every run save a
+    checkpoint.
+    """
     from pflbench.sweep.progress import make_progress
 
     with sigterm_as_ctrl_c(), make_progress(quiet) as progress:
@@ -218,6 +225,5 @@ def _tell(made: "Sweep", out: Path, as_json: bool) -> None:
         retry = "" if made.retry_failed else "; --retry-failed runs them again"
         raise RunFailed(f"{counts['failed']} of {len(made.runs)} runs failed{retry}")
     if counts["stopped"]:
-        raise RunFailed(
-            f"{counts['stopped']} of {len(made.runs)} runs were stopped; the same command resumes them"
-        )
+        stopped = f"{counts['stopped']} of {len(made.runs)} runs were stopped"
+        raise RunFailed(f"{stopped}; the same command resumes them")

@@ -1,4 +1,6 @@
-"""`pflbench tune`: the hyperparameters of methods, with the same number of trials for all, on validation samples."""
+"""`pflbench tune`: the hyperparameters of methods, with the same number of trials for all, on
+validation samples.
+"""
 
 import dataclasses
 import shlex
@@ -44,7 +46,7 @@ Searched = Annotated[
     list[str] | None,
     typer.Option(
         "--tune",
-        help="Hyperparameters in place of lr and the method's own rates and weights; 'default' are those.",
+        help="Hyperparameters in place of 'default': lr and the method's own rates and weights.",
         metavar="NAMES",
     ),
 ]
@@ -52,7 +54,7 @@ Grid = Annotated[
     list[str] | None,
     typer.Option(
         "--grid",
-        help="Values to try, and nothing else, in place of a search: lr=0.01,0.1; several make a grid.",
+        help="Values to try in place of a search: lr=0.01,0.1; several make a grid.",
         metavar="NAME=VALUES",
     ),
 ]
@@ -86,7 +88,9 @@ def tune(
     quiet: options.Quiet = False,
     as_json: options.Json = False,
 ) -> None:
-    """Tune methods on validation samples. Finished trials stay; the same command goes on with the rest."""
+    """Tune methods on validation samples. Finished trials stay; the same command goes on with the
+    rest.
+    """
     from pflbench.data import datasets
     from pflbench.sweep import experiment, search_space, tuning
     from pflbench.sweep.scheduler import Sweep
@@ -133,7 +137,8 @@ def _grid(pairs: "Sequence[str]") -> dict[str, list[str]]:
     values = {name: text.split(",") for name, _, text in (pair.partition("=") for pair in pairs)}
     if len(values) < len(pairs) or not all(all(texts) for texts in values.values()):
         raise UserError(
-            f"--grid {' --grid '.join(pairs)}: must be NAME=VALUES, each name once, as in --grid lr=0.01,0.1"
+            f"--grid {' --grid '.join(pairs)}: must be NAME=VALUES, each name once,"
+            " as in --grid lr=0.01,0.1"
         )
     return values
 
@@ -155,7 +160,9 @@ def _plan(name: str, table: "Table", scale: str) -> "Plan":
 def _search(
     sweep: "Sweep", plan: "Plan", found: "Sequence[Study]", trials: int, quiet: bool
 ) -> None:
-    """One sweep that gets more runs whenever a study goes on; its plan has all runs so far, for `status`."""
+    """One sweep that gets more runs whenever a study goes on; its plan has all runs so far, for
+    `status`.
+    """
     from pflbench.sweep import tuning
 
     def frontier() -> "dict[str, Planned]":
@@ -179,7 +186,9 @@ def _search(
 
 
 def _say(sweep: "Sweep", ended: str) -> None:
-    """A line for a run that has ended, with what the search learns of it: never an accuracy on test samples."""
+    """A line for a run that has ended, with what the search learns of it: never an accuracy on test
+    samples.
+    """
     from pflbench.sweep import tuning
 
     how, run = sweep.ended[ended], sweep.runs[ended]
@@ -190,7 +199,9 @@ def _say(sweep: "Sweep", ended: str) -> None:
 
 
 def _tell(out: Path, table: "Table", found: "Sequence[Study]", as_json: bool) -> None:
-    """What was found; a failure ends the command with exit code 1, and there is no tuned.toml of unequal trials."""
+    """What was found; a failure ends the command with exit code 1, and there is no tuned.toml of
+    unequal trials.
+    """
     from pflbench.records.leases import Leases
     from pflbench.sweep import tuning_results
 

@@ -25,7 +25,9 @@ _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
 
 
 def evaluate(formula: str, names: Mapping[str, int]) -> int:
-    """The value of a formula of whole numbers, names, `+ - * //` and parentheses; anything else is a ValueError."""
+    """The value of a formula of whole numbers, names, `+ - * //` and parentheses; anything else is
+    a ValueError.
+    """
     try:
         tree = ast.parse(formula.strip(), mode="eval").body
     except SyntaxError as error:
@@ -42,7 +44,8 @@ def evaluate(formula: str, names: Mapping[str, int]) -> int:
             return node.value
         part = ast.get_source_segment(formula.strip(), node)
         raise ValueError(
-            f"formula {formula!r}: {part!r} is not allowed; allowed are names, whole numbers, + - * // ( )"
+            f"formula {formula!r}: {part!r} is not allowed;"
+            " allowed are names, whole numbers, + - * // ( )"
         )
 
     try:
@@ -52,17 +55,21 @@ def evaluate(formula: str, names: Mapping[str, int]) -> int:
 
 
 def by_default(cls: type[Algorithm]) -> tuple[str, str]:
-    """The formulas of a method at its default hyperparameters; no task is needed, since they depend on these alone."""
+    """The formulas of a method at its default hyperparameters; no task is needed, since they depend
+    on these alone.
+    """
     unbound = object.__new__(cls)
     unbound.hp = hparams_type(cls)()
     return unbound.costs()
 
 
 def names_of(algorithm: Algorithm, counts: Iterable[int]) -> dict[str, int]:
-    """The names in the formulas of a method, for a client that has `counts[c]` training samples of class c.
+    """The names in the formulas of a method, for a client that has `counts[c]` training samples of
+    class c.
 
-    theta, phi, pi: parameters of the network, its body and its head; C classes; k entries of a representation; N
-    clients; C_i classes and n_i training samples of the client; and the method's own, `algorithm.sizes()`.
+    theta, phi, pi: parameters of the network, its body and its head; C classes; k entries of a
+    representation; N clients; C_i classes and n_i training samples of the client; and the method's
+    own, `algorithm.sizes()`.
     """
     task, counts = algorithm.task, [int(n) for n in counts]
     parts = {"theta": "", "phi": "body.", "pi": "head."}

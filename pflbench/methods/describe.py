@@ -1,4 +1,6 @@
-"""What is known of the methods, as plain values: the rows of `pflbench algorithms`, and all of one method."""
+"""What is known of the methods, as plain values: the rows of `pflbench algorithms`, and all of one
+method.
+"""
 
 import dataclasses
 import re
@@ -28,7 +30,9 @@ def row(cls: type[Algorithm]) -> dict[str, str]:
 
 
 def rows() -> list[dict[str, str]]:
-    """All methods known by name; one that cannot be loaded is warned of and does not hide the others."""
+    """All methods known by name; one that cannot be loaded is warned of and does not hide the
+    others.
+    """
     found = []
     for name in registry.names():
         try:
@@ -58,7 +62,9 @@ def details(cls: type[Algorithm]) -> dict[str, Any]:
 
 
 def hyperparameter(f: "dataclasses.Field[Any]") -> dict[str, Any]:
-    """A hyperparameter's default (for some data sets another one), range or choices, and meaning."""
+    """A hyperparameter's default (for some data sets another one), range or choices, and
+    meaning.
+    """
     allowed = f.metadata["allowed"]
     return {
         "name": f.name,

@@ -11,7 +11,9 @@ GROUP = "pflbench.algorithms"
 
 
 def shipped() -> dict[str, Path]:
-    """The files of the methods that come with pflbench, by name; a name with `_` in front is no method."""
+    """The files of the methods that come with pflbench, by name; a name with `_` in front is no
+    method.
+    """
     found = [
         path
         for folder in pflbench.algorithms.__path__
@@ -22,7 +24,9 @@ def shipped() -> dict[str, Path]:
 
 @functools.cache
 def installed() -> dict[str, EntryPoint]:
-    """Methods of other installed packages; the metadata of all packages are read, so it is done once."""
+    """Methods of other installed packages; the metadata of all packages are read, so it is done
+    once.
+    """
     return {point.name: point for point in entry_points(group=GROUP)}
 
 

@@ -1,4 +1,6 @@
-"""A run from what a user gives: hyperparameters checked, completed by the defaults of the method."""
+"""A run from what a user gives: hyperparameters checked, completed by the defaults of the
+method.
+"""
 
 import dataclasses
 import math
@@ -25,7 +27,9 @@ def make_run(
 
 
 def complete(hparams: type[Hparams], given: Mapping[str, Any], dataset: str, title: str) -> Hparams:
-    """The hyperparameters of a method: those given, and for the rest the default for this data set."""
+    """The hyperparameters of a method: those given, and for the rest the default for this data
+    set.
+    """
     fields = {f.name: f for f in dataclasses.fields(hparams)}
     for name in given:
         if name not in fields:
@@ -38,7 +42,9 @@ def complete(hparams: type[Hparams], given: Mapping[str, Any], dataset: str, tit
 
 
 def default_for(f: "dataclasses.Field[Any]", dataset: str) -> Any:
-    """A hyperparameter's default for a data set: that of the longest data set name its (file) name begins with."""
+    """A hyperparameter's default for a data set: that of the longest data set name its (file) name
+    begins with.
+    """
     per_dataset = f.metadata["per_dataset"]
     stem = Path(dataset.partition(":")[2] or dataset).stem
     matching = [name for name in per_dataset if stem.startswith(name)]
@@ -46,7 +52,9 @@ def default_for(f: "dataclasses.Field[Any]", dataset: str) -> Any:
 
 
 def _with_clients(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings in which a partition from a file says how many clients there are, unless the user does."""
+    """Settings in which a partition from a file says how many clients there are, unless the user
+    does.
+    """
     kind, _, path = settings.get("partition", "").partition(":")
     if kind != "file" or not path or settings.get("clients") is not None:
         return settings

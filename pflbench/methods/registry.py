@@ -1,4 +1,6 @@
-"""Names to plugins: files of `algorithms/`, then entry points of installed packages, then a path to a file."""
+"""Names to plugins: files of `algorithms/`, then entry points of installed packages, then a path to
+a file.
+"""
 
 import dataclasses
 import importlib
@@ -22,7 +24,9 @@ def names() -> list[str]:
 
 
 def load(plugin: str) -> type[Algorithm]:
-    """The class of a method, by its name (case and hyphens do not matter) or by the path of its file."""
+    """The class of a method, by its name (case and hyphens do not matter) or by the path of its
+    file.
+    """
     if plugin.endswith(".py"):
         return _only_algorithm(_from_path(Path(plugin)), plugin)
     known = {plain(name): name for name in names()}
@@ -73,7 +77,8 @@ def _from_path(path: Path) -> ModuleType:
         ours = Path(folder) / path.name
         if ours.is_file() and not ours.samefile(path):
             raise UserError(
-                f"plugin {path} has the name of a method of pflbench; give its file a name of its own"
+                f"plugin {path} has the name of a method of pflbench;"
+                " give its file a name of its own"
             )
     name = f"pflbench_plugins.{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
@@ -108,9 +113,8 @@ def _only_algorithm(module: ModuleType, path: str) -> type[Algorithm]:
         and value.__module__ == module.__name__
     ]
     if len(own) != 1:
-        raise UserError(
-            f"plugin {path} must define one subclass of pflbench.api.Algorithm; it defines {len(own)}"
-        )
+        wanted = "must define one subclass of pflbench.api.Algorithm"
+        raise UserError(f"plugin {path} {wanted}; it defines {len(own)}")
     for name in ("title", "family"):
         if not hasattr(own[0], name):
             raise UserError(f"plugin {path}: class {own[0].__name__} has no {name}")

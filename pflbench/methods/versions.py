@@ -1,9 +1,10 @@
 """The version of a method: which code its numbers come from. Files are parsed, never executed.
 
-A shipped method has a revision, r1, r2, ...: it counts how often the method's numbers changed. `revisions.json` lists
-the revision of every shipped method and the hash of its code; `python -m pflbench.testing.golden NAME` maintains it.
-Code that is not in the list (an edited method, a plugin of your own) has a hash as its version, of its code and of the
-harness's revision, which counts how often the harness changed the numbers of methods whose code stayed the same.
+A shipped method has a revision, r1, r2, ...: it counts how often the method's numbers changed.
+`revisions.json` lists the revision of every shipped method and the hash of its code; `python -m
+pflbench.testing.golden NAME` maintains it. Code that is not in the list (an edited method, a plugin
+of your own) has a hash as its version, of its code and of the harness's revision, which counts how
+often the harness changed the numbers of methods whose code stayed the same.
 """
 
 import ast
@@ -23,7 +24,9 @@ OURS = "pflbench.algorithms."
 
 
 def current(plugin: str) -> str:
-    """The version of a method's code as it is now, by name or path; "" where its file cannot be found or parsed."""
+    """The version of a method's code as it is now, by name or path; "" where its file cannot be
+    found or parsed.
+    """
     path = files.find(plugin)
     try:
         return version_of(path) if path is not None else ""
@@ -47,7 +50,9 @@ def is_shipped(path: Path) -> bool:
 
 
 def read_revisions() -> dict[str, Any]:
-    """`revisions.json`: {"harness": number, "methods": {name: {"revision": number, "code": hash}}}."""
+    """`revisions.json`: {"harness": number, "methods": {name: {"revision": number, "code":
+    hash}}}.
+    """
     listed: dict[str, Any] = json.loads(REVISIONS.read_text(encoding="utf-8"))
     return listed
 
@@ -64,7 +69,9 @@ def write_revisions(listed: Mapping[str, Any]) -> None:
 
 
 def code_hash(path: Path) -> str:
-    """The hash of a file's code without comments and docstrings, and of the files next to it that it imports."""
+    """The hash of a file's code without comments and docstrings, and of the files next to it that
+    it imports.
+    """
     own, *others = _closure(path.resolve())
     return _digest([_code(own), *sorted(_code(other) for other in others)])
 
@@ -91,7 +98,9 @@ def _parsed(path: Path, content: bytes) -> tuple[str, tuple[Path, ...]]:
 
 
 def _plain(node: Any) -> Any:
-    """A syntax tree as nested tuples, the same in every version of Python; strings that are no value are left out."""
+    """A syntax tree as nested tuples, the same in every version of Python; strings that are no
+    value are left out.
+    """
     if isinstance(node, ast.AST):
         fields = [
             (name, _plain(value))

@@ -10,7 +10,7 @@ def dumps(value: Any, **style: Any) -> str:
     """The value as JSON text."""
     try:
         return json.dumps(value, allow_nan=False, **style)
-    except ValueError:  # looking for such numbers among those of thousands of clients takes longer than writing them
+    except ValueError:  # to look for such numbers first would take longer than to write all
         return json.dumps(_finite(value), allow_nan=False, **style)
 
 

@@ -1,8 +1,10 @@
-"""Who does which run of a folder: leases, so that many sweeps can share the work, and what became of every run.
+"""Who does which run of a folder: leases, so that many sweeps can share the work, and what became
+of every run.
 
-A lease is a file `leases/<run id>.<generation>`, which only one process can create. Its owner touches it from time to
-time; a lease whose owner is dead, or that has not been touched for long, is taken over by creating the next generation.
-How long is measured by the clock of the one who looks: machines that share the folder need not agree on the time.
+A lease is a file `leases/<run id>.<generation>`, which only one process can create. Its owner
+touches it from time to time; a lease whose owner is dead, or that has not been touched for long, is
+taken over by creating the next generation. How long is measured by the clock of the one who looks:
+machines that share the folder need not agree on the time.
 """
 
 import contextlib
@@ -108,8 +110,9 @@ class Leases:
     def claim(self, run: str) -> Lease | None:
         """The lease of a run, or None where somebody else has it.
 
-        Names come again after a lease was given back; so who has created one looks once more, and yields to any other
-        that lives: a slow process may have created a generation that others have left behind.
+        Names come again after a lease was given back; so who has created one looks once more, and
+        yields to any other that lives: a slow process may have created a generation that others
+        have left behind.
         """
         before = self._of(run)
         if not all(self.expired(path) for path in before):
@@ -144,7 +147,9 @@ class Leases:
         return sorted(path for path in (self.folder / "leases").glob("[!.]*") if path.stem == run)
 
     def expired(self, path: Path) -> bool:
-        """Whether a lease is free: its owner is known to be dead, or we have not seen it touched for long."""
+        """Whether a lease is free: its owner is known to be dead, or we have not seen it touched
+        for long.
+        """
         try:
             touched = path.stat().st_mtime_ns
         except FileNotFoundError:
@@ -158,7 +163,9 @@ class Leases:
         return _dead(owner) or (now - since > self.expires and not _here(owner))
 
     def abandoned(self, path: Path) -> bool:
-        """Whether a lease is probably free, at a first look: by the clocks, which may differ between machines."""
+        """Whether a lease is probably free, at a first look: by the clocks, which may differ
+        between machines.
+        """
         try:
             owner = _content(path).get("owner")
             return _dead(owner) or (
@@ -200,7 +207,9 @@ def _space() -> str:
 
 
 def _here(owner: Mapping[str, Any] | None) -> bool:
-    """Whether a process is one of this machine: then we see for ourselves whether it lives, however busy it is."""
+    """Whether a process is one of this machine: then we see for ourselves whether it lives, however
+    busy it is.
+    """
     return (
         owner is not None
         and me().space != ""
@@ -223,7 +232,9 @@ def _dead(owner: Mapping[str, Any] | None) -> bool:
 
 
 def _started(pid: int) -> str | None:
-    """When a process began, in the system's ticks; None where the system does not tell, "zombie" after its end."""
+    """When a process began, in the system's ticks; None where the system does not tell, "zombie"
+    after its end.
+    """
     try:
         words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

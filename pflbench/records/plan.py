@@ -1,4 +1,6 @@
-"""What a sweep set out to do, kept in its folder as `plans/<name>.json`: there one sees what is missing."""
+"""What a sweep set out to do, kept in its folder as `plans/<name>.json`: there one sees what is
+missing.
+"""
 
 import json
 from collections.abc import Mapping

@@ -29,7 +29,9 @@ def environment(device: str, workers: int) -> dict[str, Any]:
 
 
 def code_version() -> dict[str, Any]:
-    """The commit of the checkout that the code runs from, if it does, and whether it was changed."""
+    """The commit of the checkout that the code runs from, if it does, and whether it was
+    changed.
+    """
     here = Path(__file__).parents[2]
     if not (here / ".git").exists():
         return {}

@@ -1,8 +1,10 @@
-"""A run's folder: what it is (`run.json`), its numbers (`rounds.jsonl`), its timing, its checkpoints, its end.
+"""A run's folder: what it is (`run.json`), its numbers (`rounds.jsonl`), its timing, its
+checkpoints, its end.
 
-`rounds.jsonl` has what the seed determines and is the same in every attempt; seconds are apart in `timing.jsonl`.
-Every file but the two `.jsonl` is written to one side and renamed, so a reader never sees half of one. A checkpoint
-may name files of `states/` that hold clients' private states; those go when no checkpoint needs them any more.
+`rounds.jsonl` has what the seed determines and is the same in every attempt; seconds are apart in
+`timing.jsonl`. Every file but the two `.jsonl` is written to one side and renamed, so a reader
+never sees half of one. A checkpoint may name files of `states/` that hold clients' private states;
+those go when no checkpoint needs them any more.
 """
 
 import contextlib
@@ -42,7 +44,9 @@ class RunFolder:
 
     @property
     def status(self) -> dict[str, Any]:
-        """How the run ended: `{"status": "finished" | "diverged" | "failed" | "stopped", "round": ...}`, or empty."""
+        """How the run ended: `{"status": "finished" | "diverged" | "failed" | "stopped", "round":
+        ...}`, or empty.
+        """
         return read_json(self.folder / "status.json")
 
     def open(self, about: Mapping[str, Any]) -> None:
@@ -50,11 +54,13 @@ class RunFolder:
         there = read_json(self.folder / "run.json")
         if there and there.get("id") != self.run_id:
             raise UserError(
-                f"{self.folder} has another run, {there.get('id')}; choose another --out or use --fresh"
+                f"{self.folder} has another run, {there.get('id')};"
+                " choose another --out or use --fresh"
             )
         if not there and (found := self._checkpoints()):
             raise UserError(
-                f"checkpoint {found[-1]} is of an unknown run (no run.json); remove it or use --fresh"
+                f"checkpoint {found[-1]} is of an unknown run (no run.json);"
+                " remove it or use --fresh"
             )
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -100,7 +106,9 @@ class RunFolder:
         shutil.rmtree(self.folder / STATES, ignore_errors=True)
 
     def save(self, snapshot: Mapping[str, Any]) -> None:
-        """Write a checkpoint whose name has its round and the checksum of its bytes; keep the newest two."""
+        """Write a checkpoint whose name has its round and the checksum of its bytes; keep the
+        newest two.
+        """
         import torch  # here, because whoever only reads numbers should not wait for it
 
         named = _files_named(snapshot)
@@ -122,7 +130,9 @@ class RunFolder:
         self._forget_states()
 
     def _forget_states(self) -> None:
-        """Delete the files of states that no checkpoint needs. None is in use that the newest does not name."""
+        """Delete the files of states that no checkpoint needs. None is in use that the newest does
+        not name.
+        """
         needed = set().union(*self._named.values())
         folder = self.folder / STATES
         for name in os.listdir(folder) if folder.is_dir() else ():
@@ -130,8 +140,9 @@ class RunFolder:
                 (folder / name).unlink(missing_ok=True)
 
     def restore(self) -> dict[str, Any] | None:
-        """The newest sound checkpoint, if any. How an earlier attempt ended is forgotten, and what rounds after the
-        checkpoint left in the `.jsonl` files is cut off; checkpoints that are not sound are deleted.
+        """The newest sound checkpoint, if any. How an earlier attempt ended is forgotten, and what
+        rounds after the checkpoint left in the `.jsonl` files is cut off; checkpoints that are not
+        sound are deleted.
         """
         found, unsound = None, []
         for path in reversed(self._checkpoints()):
@@ -149,7 +160,9 @@ class RunFolder:
         return found
 
     def _read_checkpoint(self, path: Path) -> dict[str, Any] | None:
-        """A checkpoint of this run; None, and a warning, if it or a file that it names is not sound."""
+        """A checkpoint of this run; None, and a warning, if it or a file that it names is not
+        sound.
+        """
         import torch
 
         if not _sound(path):
@@ -190,7 +203,9 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def write(path: Path, content: bytes | memoryview, to_disk: bool = True) -> None:
-    """Write a file as a whole: to one side, to the disk (unless that can wait), then under its name."""
+    """Write a file as a whole: to one side, to the disk (unless that can wait), then under its
+    name.
+    """
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with aside.open("wb") as file:
@@ -206,7 +221,9 @@ def write(path: Path, content: bytes | memoryview, to_disk: bool = True) -> None
 
 
 def _to_disk(paths: Iterable[Path]) -> None:
-    """See that files are on the disk, not only on their way to it; many at once, which it can do together."""
+    """See that files are on the disk, not only on their way to it; many at once, which it can do
+    together.
+    """
 
     def one(path: Path) -> None:
         if path.exists():

@@ -26,9 +26,9 @@ RUN_ID = re.compile(r"(.+-[0-9a-f]{10})-(r\d+|[0-9a-f]{10})")  # all but the ver
 class RunState:
     """A planned run: the state of its records, and where they are.
 
-    Where the planned version of the method has no records, those of another version that has ended stand for it: then
-    `folder` and `version` are theirs, and `outdated` is true. It is also true where the planned version is not the
-    current one any more.
+    Where the planned version of the method has no records, those of another version that has ended
+    stand for it: then `folder` and `version` are theirs, and `outdated` is true. It is also true
+    where the planned version is not the current one any more.
     """
 
     planned: Planned
@@ -47,7 +47,9 @@ class RunState:
 
     @property
     def left_out(self) -> bool:
-        """Whether its records do not count, since other seeds have records of a newer version; see `one_version`."""
+        """Whether its records do not count, since other seeds have records of a newer version; see
+        `one_version`.
+        """
         return self.outdated and self.state == "missing"
 
 
@@ -68,9 +70,11 @@ class RunStatus(RunState):
 
 @dataclass
 class StatusReader:
-    """Reads the states of the runs of a folder; which runs and leases there are is looked up at the start.
+    """Reads the states of the runs of a folder; which runs and leases there are is looked up at the
+    start.
 
-    `current` tells the version of a plugin's code now, "" where it is unknown (`pflbench.methods.versions.current`).
+    `current` tells the version of a plugin's code now, "" where it is unknown
+    (`pflbench.methods.versions.current`).
     """
 
     leases: Leases
@@ -111,7 +115,9 @@ class StatusReader:
         )
 
     def unplanned(self, planned: Iterable[Planned]) -> list[RunState]:
-        """The runs of the folder that are no version of any of these: of each the current version, else the newest."""
+        """The runs of the folder that are no version of any of these: of each the current version,
+        else the newest.
+        """
         known = {stem_of(run.id) for run in planned}
         found = []
         for stem, folders in sorted(self.versions.items()):
@@ -171,7 +177,8 @@ class StatusReader:
 
 
 def one_version(runs: Sequence[RunState]) -> list[RunState]:
-    """The same runs; of those that differ in the seed only, all that have ended are of one version of the method.
+    """The same runs; of those that differ in the seed only, all that have ended are of one version
+    of the method.
 
     That is the one that is not outdated, else the newest. Runs of other versions are left out.
     """
@@ -200,7 +207,9 @@ class Versioned(Protocol):
 
 
 def outdated_methods(runs: Iterable[Versioned]) -> list[str]:
-    """A line for every method of outdated runs: "fedavg: 3 runs are of version r1, it is now r2"."""
+    """A line for every method of outdated runs: "fedavg: 3 runs are of version r1, it is now
+    r2".
+    """
     found: dict[str, dict[str, Versioned]] = {}
     for run in runs:
         if run.outdated:
@@ -258,7 +267,9 @@ def _of_version(run: RunState, version: str) -> RunState:
 
 
 def _last(path: Path, word: bytes = b"") -> dict[str, Any]:
-    """The last whole line of a file of JSON lines that has this word; empty if there is none near the end."""
+    """The last whole line of a file of JSON lines that has this word; empty if there is none near
+    the end.
+    """
     for reach in TAILS:
         try:
             with path.open("rb") as file:

@@ -11,9 +11,11 @@ if TYPE_CHECKING:
 
 
 def time_left(runs: Iterable[RunStatus], at_once: int) -> float | None:
-    """Seconds until all runs have ended, `at_once` at a time; None where no round of any has been timed.
+    """Seconds until all runs have ended, `at_once` at a time; None where no round of any has been
+    timed.
 
-    A round costs what rounds of the same method cost so far, else what those of other methods cost on average.
+    A round costs what rounds of the same method cost so far, else what those of other methods cost
+    on average.
     """
     known: dict[Any, list[float]] = {}
     everything = list(runs)

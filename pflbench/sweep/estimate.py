@@ -16,8 +16,8 @@ Cell = tuple[str, str]
 def seconds_per_round(
     runs: Iterable[Planned], data_root: Path | None = None
 ) -> Mapping[str, float]:
-    """Seconds of a round of every run, by its id. One round of every method is played in the first cell it has, and
-    one of the first method in every cell; the rest follows by proportion.
+    """Seconds of a round of every run, by its id. One round of every method is played in the first
+    cell it has, and one of the first method in every cell; the rest follows by proportion.
     """
     everything = list(runs)
     probes: dict[tuple[str, Cell], float] = {}

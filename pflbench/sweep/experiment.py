@@ -1,12 +1,14 @@
 """Experiments: a short TOML file, a scale and options become the list of runs that a sweep makes.
 
-A file has `title`, `algorithms` ("all" or a list), `seeds` (a number or a list), any setting of a run, `[hparams]`, and
+A file has `title`, `algorithms` ("all" or a list), `seeds` (a number or a list), any setting of a
+run, `[hparams]`, and
 
-- `[[scenarios]]`: blocks of settings, one after another; a list in a block means each of its values, several lists
-  their product;
-- `[[variants]]`: the same for hyperparameters (or settings) to vary, each with every scenario; `label` names one in
-  figures;
-- `[methods.NAME]`: what is different for one method; in a block (`[scenarios.methods.NAME]`): there only;
+- `[[scenarios]]`: blocks of settings, one after another; a list in a block means each of its
+  values, several lists their product;
+- `[[variants]]`: the same for hyperparameters (or settings) to vary, each with every scenario;
+  `label` names one in figures;
+- `[methods.NAME]`: what is different for one method; in a block (`[scenarios.methods.NAME]`): there
+  only;
 - `include = "NAME"`: another experiment, whose keys hold where this file has none.
 """
 
@@ -47,7 +49,9 @@ def names() -> list[str]:
 
 
 def read(name: str, above: tuple[Path, ...] = ()) -> Table:
-    """The table of an experiment, a name or a file, with what it includes; `above` are the files that include it."""
+    """The table of an experiment, a name or a file, with what it includes; `above` are the files
+    that include it.
+    """
     path = Path(name) if name.endswith(".toml") else folder() / f"{name}.toml"
     if not path.suffix == ".toml" or (not name.endswith(".toml") and name not in names()):
         raise unknown("experiment", name, [*names(), "FILE.toml"])
@@ -64,7 +68,9 @@ def read(name: str, above: tuple[Path, ...] = ()) -> Table:
 
 
 def overridden(table: Mapping[str, Any], given: Mapping[str, Any]) -> Table:
-    """A table in which what is given holds everywhere, also in blocks; hyperparameters are added to those there."""
+    """A table in which what is given holds everywhere, also in blocks; hyperparameters are added to
+    those there.
+    """
     new = {**table, **given}
     for key in ("scenarios", "variants"):
         if key in table and key not in given:
@@ -134,7 +140,9 @@ def scales() -> Table:
 
 
 def scaled(settings: Mapping[str, Any], tier: Mapping[str, Any]) -> Table:
-    """Settings at a scale: at most its rounds and its samples per client, stand-ins for its data."""
+    """Settings at a scale: at most its rounds and its samples per client, stand-ins for its
+    data.
+    """
     new = config.checked(settings)
     sized = str(new.get("partition", "")).startswith("file:") or new.get("samples_per_client")
     for name, default in (("rounds", Run.rounds), ("max_samples", None)):
@@ -148,7 +156,9 @@ def scaled(settings: Mapping[str, Any], tier: Mapping[str, Any]) -> Table:
 
 
 def chosen(runs: Iterable[Planned], only: Iterable[str], exclude: Iterable[str]) -> list[Planned]:
-    """The runs that match every `only` and no `exclude`: NAME=VALUE[,VALUE], or methods; with * and ?."""
+    """The runs that match every `only` and no `exclude`: NAME=VALUE[,VALUE], or methods; with * and
+    ?.
+    """
     wanted, unwanted = [_condition(text) for text in only], [_condition(text) for text in exclude]
     return [
         run
@@ -159,7 +169,9 @@ def chosen(runs: Iterable[Planned], only: Iterable[str], exclude: Iterable[str])
 
 
 def listed(text: str) -> list[str]:
-    """A comma-separated list; the commas inside `synthetic:classes=4,side=16` belong to its item."""
+    """A comma-separated list; the commas inside `synthetic:classes=4,side=16` belong to its
+    item.
+    """
     items: list[str] = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         if items and ":" in items[-1] and "=" in part and ":" not in part:

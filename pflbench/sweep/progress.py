@@ -1,4 +1,6 @@
-"""The progress of a sweep: one line for every running run and one for the whole, live or as a log."""
+"""The progress of a sweep: one line for every running run and one for the whole, live or as a
+log.
+"""
 
 import sys
 import time
@@ -101,7 +103,9 @@ class Lines(SweepProgress):
 
 
 class Live(SweepProgress):
-    """For a terminal: the running runs are rewritten in place, those that failed or diverged scroll by."""
+    """For a terminal: the running runs are rewritten in place, those that failed or diverged scroll
+    by.
+    """
 
     def __init__(self) -> None:
         super().__init__()

@@ -21,7 +21,9 @@ GLANCE = 0.5  # seconds between two looks at the running runs
 
 @dataclass
 class Sweep:
-    """The runs of a plan at work. `watch` is called from time to time, and with the run's id when one has ended."""
+    """The runs of a plan at work. `watch` is called from time to time, and with the run's id when
+    one has ended.
+    """
 
     folder: Path
     runs: Mapping[str, Planned]
@@ -148,7 +150,9 @@ class Sweep:
         self.watch(self, run)
 
     def _beat(self, over: threading.Event) -> None:
-        """Touch the leases of all runs at work here; in a thread, for the screen may block this process."""
+        """Touch the leases of all runs at work here; in a thread, for the screen may block this
+        process.
+        """
         while not over.wait(HEARTBEAT):
             for lease in list(self.held.values()):
                 with contextlib.suppress(Unwritable):  # then it expires, which is right

@@ -1,8 +1,10 @@
-"""What is searched when a method is tuned: the ranges and choices that its plugin declares, by one rule for all.
+"""What is searched when a method is tuned: the ranges and choices that its plugin declares, by one
+rule for all.
 
-By default that is `lr`, and of the method's own hyperparameters every float with a range (loss weights, rates,
-temperatures) whose default lies inside it: a default at an end of its range stands for a part that is switched off.
-Loop counts, sizes, choices and what the plugin declares with `tune=False` are searched only where they are named.
+By default that is `lr`, and of the method's own hyperparameters every float with a range (loss
+weights, rates, temperatures) whose default lies inside it: a default at an end of its range stands
+for a part that is switched off. Loop counts, sizes, choices and what the plugin declares with
+`tune=False` are searched only where they are named.
 """
 
 import dataclasses
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 RULE = "default"  # the word for what the rule chooses
 WIDE = 100.0  # high / low from which on a range is searched on a logarithmic scale
-DIGITS = 3  # significant digits of a value: enough to tell trials apart, and safe against the last bits of a machine
+DIGITS = 3  # significant, of a value: trials differ, and the last bits of a machine do not matter
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,9 @@ class Dimension:
 def dimensions(
     method: type[Algorithm], run: config.Run, asked: Sequence[str]
 ) -> tuple[Dimension, ...]:
-    """The hyperparameters of a run to search: those of the names asked for that the method has and that can vary."""
+    """The hyperparameters of a run to search: those of the names asked for that the method has and
+    that can vary.
+    """
     hparams = registry.hparams_type(method)
     fields, hints = {f.name: f for f in dataclasses.fields(hparams)}, typing.get_type_hints(hparams)
     names = [
@@ -76,7 +80,8 @@ def dimensions(
     varied = tuple(one for one in found if len(set(one.allowed)) > 1)
     if not varied:
         raise UserError(
-            f"--tune {','.join(asked)} leaves nothing to tune of {method.title}; it has {', '.join(fields)}"
+            f"--tune {','.join(asked)} leaves nothing to tune of {method.title};"
+            f" it has {', '.join(fields)}"
         )
     return varied
 
@@ -140,16 +145,17 @@ def check_names(methods: Iterable[type[Algorithm]], asked: Iterable[str], option
 
 
 def _dimension(f: "dataclasses.Field[Any]", hint: Any, first: Any) -> Dimension:
-    """A range is stretched to hold the first trial's value. Where it begins at 0 and that value is a hundredth of its
-    end or less, values are searched by their sizes, from a hundredth of that value on: drawn uniformly, hardly one
-    would be as small.
+    """A range is stretched to hold the first trial's value. Where it begins at 0 and that value is
+    a hundredth of its end or less, values are searched by their sizes, from a hundredth of that
+    value on: drawn uniformly, hardly one would be as small.
     """
     allowed = f.metadata["allowed"]
     if isinstance(allowed, list):
         return Dimension(f.name, first, tuple(allowed), "choices")
     if first is None:
         raise UserError(
-            f"--tune {f.name}: its default is none, which is in no range; set it to a number in the file"
+            f"--tune {f.name}: its default is none, which is in no range;"
+            " set it to a number in the file"
         )
     number = float if float in (hint, *typing.get_args(hint)) else int
     low, high = number(min(allowed[0], first)), number(max(allowed[1], first))

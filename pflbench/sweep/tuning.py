@@ -1,9 +1,11 @@
-"""Tuning: for every method in every scenario the same number of trials, evaluated on validation samples only.
+"""Tuning: for every method in every scenario the same number of trials, evaluated on validation
+samples only.
 
-A trial is an ordinary run (one for every tuning seed), done and stored like those of a sweep. Nothing else is stored:
-a search starts anew every time, asks again what it asked before, and gets the accuracies of the stored runs. It asks
-for a generation of trials at a time and gets their accuracies in order, so that what it asks depends neither on how
-many runs are done at once nor on where it was interrupted.
+A trial is an ordinary run (one for every tuning seed), done and stored like those of a sweep.
+Nothing else is stored: a search starts anew every time, asks again what it asked before, and gets
+the accuracies of the stored runs. It asks for a generation of trials at a time and gets their
+accuracies in order, so that what it asks depends neither on how many runs are done at once nor on
+where it was interrupted.
 """
 
 import dataclasses
@@ -49,7 +51,9 @@ class Trial:
 
 
 class Study:
-    """The search of one method in one scenario; `block` and `variant` are those of the experiment's table."""
+    """The search of one method in one scenario; `block` and `variant` are those of the experiment's
+    table.
+    """
 
     def __init__(
         self,
@@ -78,8 +82,8 @@ class Study:
         self._pending: list[optuna.Trial] = []  # the newest generation, as Optuna has it
 
     def advance(self, folder: Path, trials: int) -> list[Planned]:
-        """Go on as far as the stored runs allow, and return the runs that must end before the search can go on: none
-        where all trials have ended.
+        """Go on as far as the stored runs allow, and return the runs that must end before the
+        search can go on: none where all trials have ended.
         """
         leases = Leases(folder)
         while True:
@@ -132,7 +136,9 @@ class Study:
 
     @property
     def best(self) -> int:
-        """The number of the trial with the highest score; the earlier of equals, so that a default is kept."""
+        """The number of the trial with the highest score; the earlier of equals, so that a default
+        is kept.
+        """
         return max(range(len(self.scores)), key=lambda number: self.scores[number])
 
     def _trial(self, number: int, values: dict[str, Any]) -> Trial:
@@ -144,7 +150,9 @@ class Study:
 
     @cached_property
     def _search(self) -> "optuna.Study":
-        """Its seed comes from the first trial's id: no other method, scenario or number of jobs is in it."""
+        """Its seed comes from the first trial's id: no other method, scenario or number of jobs is
+        in it.
+        """
         try:
             import optuna
         except ImportError as error:
@@ -161,7 +169,9 @@ class Study:
 
 
 def accuracy(folder: Path, run: Planned) -> float:
-    """Mean over clients of the accuracy on validation samples after the last round, at the method's point."""
+    """Mean over clients of the accuracy on validation samples after the last round, at the method's
+    point.
+    """
     series = f"{registry.load(run.plugin).evaluation_point}_validation"
     last = run_folder.rounds(folder / run.id)[-1]
     known = [value for value in last["accuracy"].get(series, []) if value is not None]
@@ -181,13 +191,14 @@ def studies(
     only: Sequence[str] = (),
     grid: Grid | None = None,
 ) -> list[Study]:
-    """The searches of an experiment: every method that `only` leaves, in every scenario that it leaves. With a `grid`,
-    all its values are tried and nothing else.
+    """The searches of an experiment: every method that `only` leaves, in every scenario that it
+    leaves. With a `grid`, all its values are tried and nothing else.
     """
     taken = {planned.run.seed for planned in experiment.make(name, table).runs}
     if shared := sorted(taken & {*seeds}):
         raise UserError(
-            f"--seed {shared[0]} is a seed of experiment {name}; what is tuned on it cannot be tested on it"
+            f"--seed {shared[0]} is a seed of experiment {name};"
+            " what is tuned on it cannot be tested on it"
         )
     cells: list[tuple[Table, Table, list[Planned]]] = []
     for block, variant in itertools.product(
@@ -209,12 +220,15 @@ def studies(
 
 
 def _check(name: str, found: Sequence[Study]) -> None:
-    """One variant at most, and a whole grid: all that the tuned experiment runs must have been tuned."""
+    """One variant at most, and a whole grid: all that the tuned experiment runs must have been
+    tuned.
+    """
     if not found:
         raise UserError("--only leaves no method in any scenario")
     if any(study.variant != found[0].variant for study in found):
         raise UserError(
-            f"experiment {name} has several [[variants]]; choose the one to tune: --only variant=LABEL"
+            f"experiment {name} has several [[variants]];"
+            " choose the one to tune: --only variant=LABEL"
         )
     scenarios: dict[str, list[str]] = {}
     for study in found:
@@ -238,5 +252,7 @@ def _held_out(planned: Planned) -> Planned:
 
 
 def frontier(folder: Path, found: Sequence[Study], trials: int) -> dict[str, Planned]:
-    """The runs to do now, so that every study can go on: call it again when one of them has ended."""
+    """The runs to do now, so that every study can go on: call it again when one of them has
+    ended.
+    """
     return {run.id: run for study in found for run in study.advance(folder, trials)}

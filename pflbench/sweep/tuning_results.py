@@ -77,15 +77,17 @@ def caption(found: Sequence[Study]) -> str:
     """What the numbers mean."""
     seeds = " ".join(str(planned.run.seed) for planned in found[0].first)
     return (
-        "Accuracy in % on validation samples, which are held out of every client's training samples: the mean over"
-        f" clients after the last round, each method at its evaluation point, tuning seed {seeds}. default: the first"
-        " trial, with the experiment's own values. best: the highest of all trials, so it is optimistic. A trial that"
-        " diverged counts as 0."
+        "Accuracy in % on validation samples, which are held out of every client's training"
+        " samples: the mean over clients after the last round, each method at its evaluation"
+        f" point, tuning seed {seeds}. default: the first trial, with the experiment's own values."
+        " best: the highest of all trials, so it is optimistic. A trial that diverged counts as 0."
     )
 
 
 def _best(study: Study) -> Table:
-    """What is different for a method in a scenario: what the scenario and the variant say, and the best values."""
+    """What is different for a method in a scenario: what the scenario and the variant say, and the
+    best values.
+    """
     merged: Table = {"hparams": {}}
     for layer in (study.block, study.variant):
         for name, own in layer.get("methods", {}).items():

@@ -33,15 +33,21 @@ PROBLEM: dict[str, Any] = {
     "width": 32,
 }
 CLOSE = 1e-4
-"""Relative tolerance of losses and norms: more than another CPU's rounding, less than any change of the method."""
+"""Relative tolerance of losses and norms: more than another CPU's rounding, less than any change of
+the method.
+"""
 LESS_CLOSE = 1e-3
-"""The same for what methods log, and for the distance from the start, a small difference of large numbers."""
+"""The same for what methods log, and for the distance from the start, a small difference of large
+numbers.
+"""
 
 
 def numbers(plugin: str) -> dict[str, Any]:
-    """What is stored of a method: per round accuracies, loss, bytes and logs; at the end norms of the states.
+    """What is stored of a method: per round accuracies, loss, bytes and logs; at the end norms of
+    the states.
 
-    `moved` is a part's distance from its start, which shows a change of a step that its norm would hide.
+    `moved` is a part's distance from its start, which shows a change of a step that its norm would
+    hide.
     """
     with one_thread():
         federation = toy(plugin, {"participation": 1.0}, **PROBLEM)
@@ -62,7 +68,9 @@ def numbers(plugin: str) -> dict[str, Any]:
 
 
 def deviations(stored: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    """Where numbers differ from the stored ones by more than rounding; accuracies by more than one sample."""
+    """Where numbers differ from the stored ones by more than rounding; accuracies by more than one
+    sample.
+    """
     tests = stored["tests"]
 
     def compared(old: Any, new: Any, path: tuple[str, ...]) -> Iterator[str]:
@@ -123,7 +131,9 @@ def _close(old: Any, new: Any, path: tuple[str, ...], tests: list[int]) -> bool:
 
 
 def _sizes(state: State, begin: State) -> dict[str, Any]:
-    """Of each part of a state: its norm and, where it was there from the beginning, how far it moved."""
+    """Of each part of a state: its norm and, where it was there from the beginning, how far it
+    moved.
+    """
     sizes = {}
     for part in state:
         now, then = dict(tensors(state[part])), dict(tensors(begin.get(part)))
@@ -136,7 +146,8 @@ def _sizes(state: State, begin: State) -> dict[str, Any]:
 
 
 def _norm(leaves: Mapping[str, torch.Tensor]) -> float:
-    return _rounded(sum(float(t.double().square().sum()) for t in leaves.values()) ** 0.5)  # type: ignore[no-any-return]
+    squares = sum(float(t.double().square().sum()) for t in leaves.values())
+    return float(_rounded(squares**0.5))
 
 
 def _rounded(value: Any) -> Any:

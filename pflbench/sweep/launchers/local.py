@@ -1,4 +1,6 @@
-"""Runs in processes of this machine, each with one thread; a process that dies takes its own run with it only."""
+"""Runs in processes of this machine, each with one thread; a process that dies takes its own run
+with it only.
+"""
 
 import _thread
 import contextlib
@@ -39,7 +41,8 @@ class Worker:
         """How, in words."""
         self.process.join(5)
         code = self.process.exitcode
-        return f"its process died ({'killed, out of memory?' if code == -signal.SIGKILL else f'exit code {code}'})"
+        why = "killed, out of memory?" if code == -signal.SIGKILL else f"exit code {code}"
+        return f"its process died ({why})"
 
 
 class Local:
@@ -73,7 +76,9 @@ class Local:
             worker.pipe.send(worker.task)
 
     def ended(self, timeout: float) -> dict[str, str | None]:
-        """The tasks that have ended; see `Launcher`. A worker that died is replaced when it is needed."""
+        """The tasks that have ended; see `Launcher`. A worker that died is replaced when it is
+        needed.
+        """
         busy = {worker.pipe: worker for worker in self.workers if worker.task is not None}
         answers: dict[str, str | None] = {}
         for ready in wait(list(busy), timeout):
@@ -109,7 +114,9 @@ class Local:
 
 
 def devices(name: str, jobs: int, runs_per_gpu: int = 1, limit: int | None = None) -> list[str]:
-    """The device of every run at a time: `jobs` on the CPU, `runs_per_gpu` on every GPU (or on the one named)."""
+    """The device of every run at a time: `jobs` on the CPU, `runs_per_gpu` on every GPU (or on the
+    one named).
+    """
     if not name.startswith("cuda"):
         return [name] * jobs
     import torch
@@ -123,7 +130,9 @@ def devices(name: str, jobs: int, runs_per_gpu: int = 1, limit: int | None = Non
 
 
 def _work(pipe: Connection) -> None:
-    """In a worker: tasks come in, answers go out. A second thread hears the parent while a run is at work."""
+    """In a worker: tasks come in, answers go out. A second thread hears the parent while a run is
+    at work.
+    """
     tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
     signal.signal(signal.SIGTERM, _interrupt)
     busy = threading.Event()

@@ -1,6 +1,8 @@
-"""Runs as tasks of a Ray cluster, local or existing; all its machines see the sweep's folder on a shared file system.
+"""Runs as tasks of a Ray cluster, local or existing; all its machines see the sweep's folder on a
+shared file system.
 
-Ray finds room, starts tasks and repeats those whose worker or node died; a repeated task goes on from its checkpoint.
+Ray finds room, starts tasks and repeats those whose worker or node died; a repeated task goes on
+from its checkpoint.
 """
 
 import os
@@ -18,8 +20,8 @@ RETRIES = 5  # of a task whose worker or node died
 
 
 class OnRay:
-    """A cluster at `address` (None: a new one on this machine, with room for `jobs`; "auto": the one this machine is
-    part of). A run needs one core, and a part of a GPU where `device` is one.
+    """A cluster at `address` (None: a new one on this machine, with room for `jobs`; "auto": the
+    one this machine is part of). A run needs one core, and a part of a GPU where `device` is one.
     """
 
     def __init__(
@@ -75,7 +77,8 @@ class OnRay:
             try:
                 answers[task.run.id] = self.ray.get(reference)
             except self.ray.exceptions.RayError as error:
-                reason = f"Ray gave up after {RETRIES} retries: {str(error).strip().partition(chr(10))[0]}"
+                first_line = str(error).strip().partition("\n")[0]
+                reason = f"Ray gave up after {RETRIES} retries: {first_line}"
                 answers[task.run.id] = failed(task, reason)
         return answers
 

@@ -39,8 +39,9 @@ class Launcher(Protocol):
         """Start a task."""
 
     def ended(self, timeout: float) -> dict[str, str | None]:
-        """The tasks that have ended, by the run's id, after at most `timeout` seconds of waiting: None where `do`
-        returned and the run's records say the rest, else why nothing more can be done here.
+        """The tasks that have ended, by the run's id, after at most `timeout` seconds of waiting:
+        None where `do` returned and the run's records say the rest, else why nothing more can be
+        done here.
         """
 
     def stop(self) -> None:
@@ -51,13 +52,14 @@ class Launcher(Protocol):
 
 
 def do(task: Task) -> str | None:
-    """Do a run, or what is left of it. How it ended is in its `status.json`; the answer says why the whole sweep
-    cannot go on, if that is so.
+    """Do a run, or what is left of it. How it ended is in its `status.json`; the answer says why
+    the whole sweep cannot go on, if that is so.
     """
     if versions.current(task.plugin) not in ("", task.run.version):
         return failed(
             task,
-            "the method's code changed after the sweep started; the same command runs it as it is now",
+            "the method's code changed after the sweep started;"
+            " the same command runs it as it is now",
         )
     try:
         setup = runner.prepare(task.run, task.plugin, device=task.device, data=task.data)
