@@ -256,7 +256,7 @@ def test_digest_sees_the_validation_part():
     assert len(digests) == 3
 
 
-def test_keep_by_hand():
+def test_data_fraction_by_hand():
     y = np.repeat([0, 1, 2], [50, 30, 20])
     train = np.arange(100)
     for keep, counts in {0.1: [5, 3, 2], 0.5: [25, 15, 10], 0.2: [10, 6, 4]}.items():
@@ -289,7 +289,7 @@ def test_quota_has_no_alabama_paradox():
     fractions=st.tuples(st.floats(0.001, 1.0), st.floats(0.001, 1.0)),
     seed=st.integers(0, 99),
 )
-def test_keep_is_nested_proportional_and_leaves_the_test_part(y, spec, fractions, seed):
+def test_data_fraction_is_nested_proportional_and_leaves_the_test_part(y, spec, fractions, seed):
     low, high = sorted(fractions)
     options = {"clients": 2, "seed": seed, "min_samples": 5}
     classes = int(y.max()) + 1
@@ -306,7 +306,7 @@ def test_keep_is_nested_proportional_and_leaves_the_test_part(y, spec, fractions
         assert (np.abs(np.bincount(y[small.train[i]], minlength=classes) - exact) < 1).all()
 
 
-def test_keep_last_changes_the_last_clients_only():
+def test_scarce_clients_are_the_last_ones_only():
     whole = make("iid", BALANCED, 10, clients=5)
     made = make("iid", BALANCED, 10, clients=5, data_fraction=0.1, scarce_clients=2)
     everyone = make("iid", BALANCED, 10, clients=5, data_fraction=0.1)
@@ -317,6 +317,12 @@ def test_keep_last_changes_the_last_clients_only():
     assert all(
         np.array_equal(a, b) for a, b in zip(made.train[3:], everyone.train[3:], strict=True)
     )
+
+
+@pytest.mark.parametrize("scarce", [1, 4, 5])
+def test_one_to_all_clients_can_be_scarce(scarce):
+    made = make("iid", BALANCED, 10, clients=5, data_fraction=0.1, scarce_clients=scarce)
+    assert [len(train) for train in made.train] == [150] * (5 - scarce) + [15] * scarce
 
 
 @settings(max_examples=50, deadline=None)

@@ -13,6 +13,7 @@ from pflbench.data.datasets import Data
 from pflbench.errors import RunFailed, UserError
 from pflbench.methods.hyperparameters import make_run
 from pflbench.records.leases import LeaseLost, Leases
+from pflbench.records.run_folder import RunFolder
 from pflbench.simulation import engine, runner
 from pflbench.simulation.client_states import ClientStates
 from pflbench.simulation.federation import Diverged, Federation
@@ -134,17 +135,30 @@ def test_every_round_is_recorded_once_and_watched(tmp_path):
     assert status(folder) == {"status": "finished", "round": 7}
 
 
-@pytest.mark.parametrize("every, kept", [(2, [4, 6]), (3, [3, 6]), (7, []), (4, [4])])
-def test_checkpoints_come_after_every_so_many_rounds_but_the_last(tmp_path, every, kept):
-    newest: list[int] = []
+@pytest.fixture
+def saved(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The rounds of which checkpoints are saved."""
+    rounds: list[int] = []
+    save = RunFolder.save
 
-    def watch(record: Any, timing: Any) -> None:
-        if record["round"] == 7:
-            newest.extend(checkpoints(next(tmp_path.glob("fedavg-*"))))
+    def spy(self: RunFolder, snapshot: Any) -> None:
+        rounds.append(snapshot["round"])
+        save(self, snapshot)
 
-    folder = execute(tmp_path, checkpoint_every=every, watch=watch)
-    assert newest == kept
+    monkeypatch.setattr(RunFolder, "save", spy)
+    return rounds
+
+
+@pytest.mark.parametrize("every, rounds", [(2, [2, 4, 6]), (3, [3, 6]), (4, [4]), (7, [])])
+def test_checkpoints_come_after_every_so_many_rounds_but_the_last(tmp_path, saved, every, rounds):
+    folder = execute(tmp_path, checkpoint_every=every)
+    assert saved == rounds
     assert checkpoints(folder) == []
+
+
+def test_by_default_a_checkpoint_comes_every_ten_rounds(tmp_path, saved):
+    runner.execute(setup_of(Counts, clients=2, rounds=21), tmp_path)
+    assert saved == [10, 20]
 
 
 def test_states_that_did_not_change_are_written_after_a_checkpoint(tmp_path, monkeypatch):
@@ -205,14 +219,7 @@ def test_a_run_that_stops_saves_its_last_round_and_goes_on_from_there(tmp_path, 
     assert status(folder)["status"] == "finished"
 
 
-def test_a_run_that_stops_right_after_a_checkpoint_writes_no_second_one(tmp_path, monkeypatch):
-    saved: list[int] = []
-    save = runner.RunFolder.save
-    monkeypatch.setattr(
-        runner.RunFolder,
-        "save",
-        lambda self, snapshot: (saved.append(snapshot["round"]), save(self, snapshot)),
-    )
+def test_a_run_that_stops_right_after_a_checkpoint_writes_no_second_one(tmp_path, saved):
     interrupted(tmp_path, 5, KeyboardInterrupt())
     assert saved == [2, 4]
     interrupted(tmp_path, 5, KeyboardInterrupt())  # nothing new since it was resumed
@@ -253,6 +260,13 @@ def test_a_finished_run_is_left_as_it_is_unless_asked_for(tmp_path):
     execute(tmp_path, started=started.append, fresh=True)
     assert started == [0, 0]
     assert (folder / "rounds.jsonl").stat().st_mtime_ns > before
+
+
+def test_a_folder_of_another_run_is_refused_even_if_it_is_finished(tmp_path):
+    file = execute(tmp_path) / "run.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "id": "another"}))
+    with pytest.raises(UserError, match="another run, another"):
+        execute(tmp_path)
 
 
 def test_a_fresh_run_forgets_an_unfinished_one(tmp_path):
