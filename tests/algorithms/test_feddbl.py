@@ -261,7 +261,26 @@ def test_features_are_pooled_stages_and_the_representation():
     assert last.sizes() == {"F": 16}
 
 
-def test_average_is_weighed_by_samples_of_the_first_cohort_and_others_fit_on_their_own():
+def test_features_of_a_resnet_are_its_stem_its_blocks_and_z_once():
+    settings = {"dataset": "synthetic:classes=4,side=8,channels=3,samples=160"}
+    algorithm = toy("feddbl", model="resnet18", **settings).algorithm
+    assert algorithm.sizes() == {"F": 64 + 64 + 128 + 256 + 512}
+
+
+def test_personalized_weights_use_the_features_of_the_warm_up():
+    hp = {"extractor": "fed_warmup", "warmup_rounds": 2, "lr": 0.5, "lambda_p": 0.3}
+    federation = played(toy("feddbl", hp), 3)
+    net = federation.algorithm.net(federation.server["theta"])
+    x, y = next(federation.client(0).samples())
+    A = federation.algorithm.features(net, x).detach().double()
+    Y = torch.eye(4, dtype=torch.float64)[y]
+    W, W_G = federation.states[0]["personalized"].double(), federation.server["W"].double()
+    lam = 0.3 * A.square().sum() / A.shape[1]
+    gradient = A.T @ (A @ W - Y) + lam * (W - W_G)
+    assert gradient.abs().max() < 1e-4 * (A.T @ Y).abs().max()
+
+
+def test_average_is_weighted_by_samples_of_the_first_cohort_and_others_fit_on_their_own():
     federation = played(toy("feddbl", participation=0.5), 3)
     ids = sorted(federation.states)
     n = np.array([len(federation.partition.train[i]) for i in ids])

@@ -1,6 +1,7 @@
 """LG-FedAvg: the identities of private bodies and a shared head."""
 
 import sys
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -8,7 +9,7 @@ import torch
 
 from pflbench.data.partition import Partition
 from pflbench.methods import registry
-from pflbench.ops import local_sgd, phi, pi
+from pflbench.ops import cross_entropy_loss, local_sgd, phi, pi
 from pflbench.sweep import experiment
 from pflbench.testing import bare, equal, personal, played, toy
 
@@ -58,6 +59,19 @@ def test_body_of_an_unselected_client_is_unchanged():
             assert equal(phi(personal(federation, id)), before[id]) == (id not in cohort)
         trained += len(cohort)
     assert trained == 8
+
+
+def test_after_training_the_trained_head_is_evaluated_and_before_it_the_global_one():
+    federation = toy("lgfedavg")
+    algorithm, client = federation.algorithm, federation.client(0)
+    assert algorithm.hp.epochs == 5
+    reply, state = algorithm.client_update(client, federation.server)
+    after = replace(client, state=state)
+    trained = local_sgd(cross_entropy_loss, algorithm.task.initial, client, algorithm.hp)
+    assert equal(algorithm.trained_model(after, federation.server, reply), trained)
+    before = algorithm.personal_model(after, federation.server)
+    assert equal(before, {**phi(trained), **federation.server["pi"]})
+    assert not equal(before, trained)
 
 
 def test_all_clients_take_part_by_default_and_a_tenth_in_the_papers_experiments():
