@@ -3,6 +3,7 @@
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -160,7 +161,7 @@ def table() -> str:
     return Path("runs/report/two/accuracy.md").read_text()
 
 
-def cell(method: str) -> tuple[str, str, float]:
+def cell(method: str) -> tuple[str, str, Any]:
     """Of a method in the table: seeds, whether they are outdated, accuracy in percent."""
     with Path("runs/report/two/accuracy.csv").open(newline="") as file:
         (row,) = [row for row in csv.DictReader(file) if row["method"] == method]
@@ -184,6 +185,7 @@ def test_a_method_that_changes_during_a_sweep_fails_and_is_run_again_by_the_next
     leases = Leases(Path("runs"))
     leases.open()
     lease = leases.claim(run.id)
+    assert lease
     data = datasets.load(run.dataset)
     edit("theta + 1", "theta + 2")
     assert task.do(task.Task(run, "mine.py", data, Path("runs"), lease, "paper")) is None

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,7 +49,7 @@ class Project:
         golden.main(["fedavg", *words])
 
     @property
-    def listed(self) -> dict:
+    def listed(self) -> dict[str, Any]:
         return versions.read_revisions()
 
     @property

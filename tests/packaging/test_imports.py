@@ -82,7 +82,7 @@ def test_a_plugin_that_breaks_the_rule_is_found(line: str, name: str):
 
 
 def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [Path(sys.executable).with_name("lint-imports"), "--no-cache"]
+    command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 

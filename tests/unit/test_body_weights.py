@@ -1,6 +1,7 @@
 """Initial values of the network's body from a file: for every method, by content, and never executed."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +20,8 @@ def body(seed: int = 5) -> dict[str, torch.Tensor]:
 
 
 def save_npz(path: Path, tensors: dict[str, torch.Tensor]) -> str:
-    np.savez(path, **{name: values.numpy() for name, values in tensors.items()})
+    arrays: dict[str, Any] = {name: values.numpy() for name, values in tensors.items()}
+    np.savez(path, **arrays)
     return str(path)
 
 

@@ -33,7 +33,7 @@ def adam_by_hand(federation: Federation, id: int, rounds: int, keep: bool, lr: f
         for x, y in federation.client(id).batches(16):
             net = task.net(theta)
             ops.cross_entropy_loss(net, x, y).backward()
-            g = {name: p.grad for name, p in net.named_parameters()}
+            g = {name: p.grad for name, p in net.named_parameters() if p.grad is not None}
             t += 1
             m = {name: B1 * m[name] + (1 - B1) * g[name] for name in g}
             s = {name: B2 * s[name] + (1 - B2) * g[name] ** 2 for name in g}

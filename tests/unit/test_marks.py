@@ -12,7 +12,17 @@ from pflbench.papers.fedcosr.scenarios import TABLES
 from pflbench.papers.fedcosr.tables import column_key as key
 from pflbench.papers.fedcosr.tables import paper_table
 from pflbench.report.render import text as marks_text
-from pflbench.report.render.marks import MEASURES, Cell, Column, Mark, Marked, Row, Table, mark
+from pflbench.report.render.marks import (
+    MEASURES,
+    Cell,
+    Column,
+    Kind,
+    Mark,
+    Marked,
+    Row,
+    Table,
+    mark,
+)
 
 FIELDS = ("superscript", "arrow", "sign", "bold", "underlined")
 WORDED = marks_text.Notation(  # what `fields` reads
@@ -32,16 +42,15 @@ A, B = Column("a", "A"), Column("b", "B", base="a")
 
 
 def table(
-    numbers: dict[str, tuple[float, float] | Cell], column: Column = A, **kinds: str
+    numbers: dict[str, tuple[float, float] | Cell], column: Column = A, **kinds: Kind
 ) -> Table:
     """One column; accuracy and std of each method, of 5 seeds."""
     cells = {
         (title, column.key): cell if isinstance(cell, Cell) else Cell(*cell, "ok", 5)
         for title, cell in numbers.items()
     }
-    return Table(
-        (column,), tuple(Row(title, kind=kinds.get(title, "method")) for title in numbers), cells
-    )  # type: ignore[arg-type]
+    rows = tuple(Row(title, kind=kinds.get(title, "method")) for title in numbers)
+    return Table((column,), rows, cells)
 
 
 def ranks(marked: Marked, measure: str) -> list[int | None]:

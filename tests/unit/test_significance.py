@@ -118,7 +118,7 @@ def test_methods_differ_by_the_adjusted_p_up_to_alpha_itself():
     both = significance.paired_tests(frame(six), reference="A")
     exactly = significance.paired_tests(frame(six), reference="A", alpha=4 / 64)
     below = significance.paired_tests(frame(six), reference="A", alpha=4 / 64 - 1e-9)
-    found = [table["different"].tolist() for table in (alone, both, exactly, below)]  # type: ignore[union-attr]
+    found = [table["different"].tolist() for table in (alone, both, exactly, below)]
     assert found == [[True], [False, False], [True, True], [False, False]]
 
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -97,7 +97,8 @@ def swept(
 
 def sweep_of(folder: Path, runs: Mapping[str, Planned], place: "Place", **how) -> Sweep:
     """A sweep that has seen which runs are left; no data are needed."""
-    made = Sweep(folder, runs, {"digits": None}, place, "paper", **how)
+    no_data: Any = {"digits": None}
+    made = Sweep(folder, runs, no_data, place, "paper", **how)
     made.open()
     return made
 

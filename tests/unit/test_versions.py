@@ -27,7 +27,7 @@ HELPER = "from deeper import ONE\n\n\ndef half(x):\n    return x / 2 * ONE\n"
 
 
 @pytest.fixture
-def plugin(tmp_path) -> Path:
+def plugin(tmp_path: Path) -> Path:
     (tmp_path / "mine.py").write_text(PLUGIN)
     (tmp_path / "helper.py").write_text(HELPER)
     (tmp_path / "deeper.py").write_text("ONE = 1\n")

@@ -16,6 +16,7 @@ from typing import Literal
 
 Measure = Literal["accuracy", "std"]
 Against = Literal["", "better", "worse", "equal"]
+Kind = Literal["method", "proposed", "baseline"]
 State = Literal["ok", "partial", "missing", "failed", "diverged"]
 
 MEASURES: tuple[Measure, ...] = ("accuracy", "std")
@@ -40,7 +41,7 @@ class Row:
 
     method: str
     group: str = ""  # a rule is drawn where it changes
-    kind: Literal["method", "proposed", "baseline"] = "method"
+    kind: Kind = "method"
     variant: str = ""
 
     @property
