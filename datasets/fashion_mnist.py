@@ -1,6 +1,8 @@
 """Fashion-MNIST (Xiao et al., "Fashion-MNIST: a novel image dataset for benchmarking machine learning", 2017).
 
-The four idx files, plain or as `.gz`, may also be put into `<data root>/FashionMNIST/raw/` by hand.
+`pflbench data import fashion_mnist FOLDER` takes the four idx files, plain or as `.gz`, from a folder, as
+Debian's package `dataset-fashion-mnist` has them in `/usr/share/datasets/fashion-mnist`. They may also be put into
+`<data root>/FashionMNIST/raw/` by hand.
 """
 
 from pathlib import Path
@@ -10,6 +12,7 @@ from pflbench.data import torchvision_files
 TITLE = "Fashion-MNIST"
 SAMPLES = 70_000
 CLASSES = 10
+DIGEST = "7bb0d9e6c4555945"
 
 
 def read(root: Path, argument: str) -> torchvision_files.Arrays:
@@ -19,3 +22,8 @@ def read(root: Path, argument: str) -> torchvision_files.Arrays:
 
 def download(root: Path) -> None:
     torchvision_files.fetch("FashionMNIST", root)
+
+
+def convert(files: Path) -> torchvision_files.Arrays:
+    """The arrays of `read`, from a folder of idx files."""
+    return torchvision_files.pooled_from(files, "FashionMNIST")

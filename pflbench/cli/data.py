@@ -1,4 +1,4 @@
-"""`pflbench data`: list, get, show, export."""
+"""`pflbench data`: list, get, import, show, export."""
 
 import re
 from pathlib import Path
@@ -49,8 +49,27 @@ def get(name: Name, data_root: options.DataRoot = None) -> None:
 
     found = datasets.download(name, data_root, show)
     if not printed:
-        size = f"{len(found.y)} images of {found.classes} classes"
-        print(f"{found.title} is there already: {size}, in {found.folder}")
+        print(f"{found.title} is there already: {_size(found)}, in {found.folder}")
+
+
+@app.command("import")
+def import_data(
+    name: Name,
+    files: Annotated[
+        Path, typer.Argument(help="A file or folder; datasets/NAME.py says which.", metavar="PATH")
+    ],
+    data_root: options.DataRoot = None,
+) -> None:
+    """Take a data set from files that you have, and verify it: cifar10 or fashion_mnist."""
+    from pflbench.data import datasets
+
+    found, new = datasets.import_files(name, files, data_root)
+    there = f"imported from {files}" if new else "there already"
+    print(f"{found.title} is {there}: {_size(found)}, digest {found.digest}, in {found.folder}")
+
+
+def _size(data: "Data") -> str:
+    return f"{len(data.y)} images of {data.classes} classes"
 
 
 @app.command()

@@ -143,6 +143,26 @@ def download(spec: str, root: Path | None = None, progress: Callable[[str], None
     return data
 
 
+def import_files(name: str, files: Path, root: Path | None = None) -> tuple[Data, bool]:
+    """Prepare the data set from files that somebody has, and whether that was needed: nothing is
+    read when it is there already.
+    """
+    source, folder = _find(name), data_root(root)
+    if not hasattr(source.module, "convert"):
+        able = [known for known in names() if hasattr(_find(known).module, "convert")]
+        raise UserError(f"data set {name!r} cannot be imported; those that can: {', '.join(able)}")
+    try:
+        return _load(source, folder), False
+    except NotFound:
+        x, y = source.module.convert(files)
+    _verify(source, files, x, y)
+    _verify_content(source, files, x, y)
+    try:
+        return _prepare(source, source.folder(folder), x, y), True
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+
+
 def describe(name: str, root: Path | None = None) -> tuple[str, str]:
     """The title of a data set and whether it is there: "embedded", "yes", "no", or "name:PATH" for
     a file of yours.
@@ -196,6 +216,27 @@ def _verify(
         raise UserError(
             f"data set {source.spec!r} in {root} has {len(x)} images, {images} labels and {classes} classes"
             f" where {source.title} has {wanted[0]} images and {wanted[1]} classes; delete its files and get it again"
+        )
+
+
+def _verify_content(
+    source: _Source, files: Path, x: npt.NDArray[np.uint8], y: npt.NDArray[np.int64]
+) -> None:
+    """Every class has the same number of images, as in the published data sets that can be
+    imported, and all bytes are theirs.
+    """
+    counts = np.bincount(y)
+    wanted = len(y) // len(counts)
+    if (counts != wanted).any():
+        raise UserError(
+            f"{files} has from {counts.min()} to {counts.max()} images of a class"
+            f" where {source.title} has {wanted} of each"
+        )
+    digest = _digest(x, y)
+    if digest != source.module.DIGEST:
+        raise UserError(
+            f"the images or labels of {files} are not those of {source.title}:"
+            f" their digest is {digest} and not {source.module.DIGEST}"
         )
 
 

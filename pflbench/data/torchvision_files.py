@@ -16,6 +16,7 @@ import os
 import secrets
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -117,6 +118,21 @@ def pooled(kind: str, root: Path, **options: Any) -> Arrays:
     y = np.concatenate([np.asarray(part.targets, dtype=np.int64) for part in parts])
     x = x[:, None] if x.ndim == 3 else x.transpose(0, 3, 1, 2)
     return np.ascontiguousarray(x), y
+
+
+def pooled_from(folder: Path, kind: str) -> Arrays:
+    """The same from idx files, plain or as `.gz`, in any folder; nothing is written there."""
+    with tempfile.TemporaryDirectory() as root:
+        raw = Path(root) / kind / "raw"
+        raw.mkdir(parents=True)
+        try:
+            for file in folder.glob("*-ubyte*"):
+                shutil.copyfile(file, raw / file.name)
+            return pooled(kind, Path(root))
+        except (OSError, NotFound, UserError) as error:
+            raise UserError(
+                f"{folder} is not a folder with all files of {kind}, or one of them is damaged"
+            ) from error
 
 
 def fetch(kind: str, root: Path, **options: Any) -> None:

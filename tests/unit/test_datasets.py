@@ -1,6 +1,5 @@
 """Data sets: reading each format from tiny files, preparing once, sharing, and one line for every mistake."""
 
-import gzip
 import hashlib
 import json
 import pickle
@@ -14,34 +13,13 @@ import pytest
 
 from pflbench.data import datasets, torchvision_files
 from pflbench.errors import RunFailed, UserError
+from tests.data_files import counts, module, one_line, write_idx
 
 
 @pytest.fixture
 def root(tmp_path, monkeypatch):
     monkeypatch.delenv("PFLBENCH_DATA", raising=False)
     return tmp_path / "root"
-
-
-def module(name):
-    return datasets._find(name).module
-
-
-def one_line(caught):
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
-
-def write_idx(path, array):
-    """The idx format of MNIST: 0, 0, type 8 (uint8), number of axes, sizes as big-endian int32, bytes."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    header = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, dtype=">i4").tobytes()
-    content = header + array.astype(np.uint8).tobytes()
-    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
-
-
-def counts(monkeypatch, name, samples, classes):
-    monkeypatch.setattr(module(name), "SAMPLES", samples)
-    monkeypatch.setattr(module(name), "CLASSES", classes)
 
 
 def test_names_are_the_files_of_the_package():
