@@ -4,14 +4,15 @@ missing.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from pflbench.config import Run, as_json, read_run
 from pflbench.errors import UserError
-from pflbench.records import run_folder
+from pflbench.records import report_options, run_folder
+from pflbench.records.report_options import ReportOptions
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class Plan:
     scale: str
     command: str  # that makes them
     runs: tuple[Planned, ...]
+    report: ReportOptions = field(default_factory=ReportOptions)
 
     def unique(self) -> dict[str, Planned]:
         """Every run once, by its id: all cells of the first seed, then of the next."""
@@ -65,7 +67,8 @@ class Plan:
 
     def write(self, folder: Path) -> None:
         """Keep it, in place of an earlier plan of this name."""
-        content = {**vars(self), "runs": [run.as_json() for run in self.runs]}
+        parts = {"runs": [run.as_json() for run in self.runs], "report": self.report.as_json()}
+        content = {**vars(self), **parts}
         path = folder / "plans" / f"{self.name}.json"
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -81,7 +84,8 @@ def read(folder: Path) -> list[Plan]:
         content = run_folder.read_json(path)
         try:
             runs = tuple(_planned(**run) for run in content.pop("runs"))
-            found.append(Plan(**content, runs=runs))
+            looks = report_options.read(content.pop("report", {}), str(path))
+            found.append(Plan(**content, runs=runs, report=looks))
         except (KeyError, TypeError) as error:
             raise UserError(
                 f"{path} is not a plan of this version ({error}); remove it and sweep again"

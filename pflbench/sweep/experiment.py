@@ -9,7 +9,8 @@ run, `[hparams]`, and
   `label` names one in figures;
 - `[methods.NAME]`: what is different for one method; in a block (`[scenarios.methods.NAME]`): there
   only;
-- `include = "NAME"`: another experiment, whose keys hold where this file has none.
+- `include = "NAME"`: another experiment, whose keys hold where this file has none;
+- `proposed`, `published` and `[report]`: how its report looks, see `records.report_options`.
 """
 
 import itertools
@@ -26,10 +27,12 @@ from pflbench.errors import UserError, unknown
 from pflbench.methods import registry
 from pflbench.methods.files import plain
 from pflbench.methods.hyperparameters import make_run
+from pflbench.records import published, report_options
 from pflbench.records.plan import Plan, Planned
 
 SCALES = "scales"  # the file of the tiers, in the folder of the experiments
-KEYS = ("title", "include", "algorithms", "seeds", "hparams", "scenarios", "variants", "methods")
+RUNS = ("title", "include", "algorithms", "seeds", "hparams", "scenarios", "variants", "methods")
+KEYS = (*RUNS, *report_options.KEYS)
 SETTINGS = tuple(name for name in config.SETTINGS if name != "seed")
 Table = dict[str, Any]
 
@@ -59,6 +62,8 @@ def read(name: str, above: tuple[Path, ...] = ()) -> Table:
     if here in above:
         raise UserError(f"{path} includes itself, by way of {', '.join(one.name for one in above)}")
     table = _toml(path)
+    if "published" in table:
+        table["published"] = published.beside(path, table["published"])
     base = table.pop("include", None)
     if base is not None:
         neighbour = path.parent / f"{base}.toml"
@@ -121,7 +126,8 @@ def make(name: str, table: Mapping[str, Any], scale: str = "paper", command: str
             words = _words([run.dataset, run.partition], scenario), _words([], variant)
             runs.append(Planned(run.id, plugin, *words, run))
     full = name if scale == "paper" else f"{name}-{scale}"
-    return Plan(full, str(table.get("title", name)), scale, command, tuple(runs))
+    title = str(table.get("title", name))
+    return Plan(full, title, scale, command, tuple(runs), report_options.of_experiment(name, table))
 
 
 def _merged(layers: Iterable[Mapping[str, Any]]) -> tuple[Table, Table]:

@@ -5,12 +5,13 @@ and a look.
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from pflbench.papers import papers
+from pflbench.records.report_options import ReportOptions
 from pflbench.report.figures import style
 from pflbench.report.figures.style import Look
 from pflbench.report.grouping import layout
@@ -74,6 +75,7 @@ class Overview:
     scale: str
     choice: Choice
     looks: Mapping[str, Look]  # of methods, by title
+    options: ReportOptions = field(default_factory=ReportOptions)
 
     @property
     def scenarios(self) -> dict[Heading, list[Group]]:
@@ -130,7 +132,7 @@ def overview(experiment: Experiment, choice: Choice) -> Overview:
         groups.append(Group(row.method, row.variant, column, label, look, runs, choice))
     scales = {str(run.about["scale"]) for run in experiment.runs if run.about.get("scale")}
     scale = experiment.plan.scale or ", ".join(sorted(scales))
-    return Overview(tuple(groups), scale, choice, methods)
+    return Overview(tuple(groups), scale, choice, methods, experiment.plan.report)
 
 
 def ranked(groups: Iterable[Group]) -> list[Group]:
