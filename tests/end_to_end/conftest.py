@@ -8,7 +8,7 @@ import pytest
 
 from pflbench.cli import main
 from pflbench.records.plan import Planned
-from tests.run_files import write_sweep
+from tests.factories.run_files import write_sweep
 
 # In a shell's background, processes that we start would never hear the Ctrl-C that tests send them.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -12,7 +12,7 @@ from pflbench.errors import RunFailed, UserError
 from pflbench.simulation import client_worker
 from pflbench.simulation.client_worker import ClientJob, ClientResult, ClientWorker
 from pflbench.testing import TOY, split_by_class
-from tests.factories import Constant, setup_of
+from tests.factories.federations import Constant, setup_of
 
 
 def two_clients() -> Partition:

@@ -12,7 +12,7 @@ from pflbench.api import State
 from pflbench.errors import RunFailed
 from pflbench.simulation.client_worker import ClientJob, ClientResult
 from pflbench.simulation.cohort import Cohort
-from tests.factories import Constant, setup_of
+from tests.factories.federations import Constant, setup_of
 
 
 class Prepared:

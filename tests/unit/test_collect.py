@@ -1,13 +1,10 @@
 """The runs of a folder as a report takes them: which version counts, and single runs."""
 
-import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pflbench.config import Run
 from pflbench.methods import versions
 from pflbench.records.plan import Plan, Planned
 from pflbench.report.grouping.layout import counted, lay_out
@@ -15,6 +12,8 @@ from pflbench.report.load import runs
 from pflbench.report.load.runs import OTHERS, Choice, Numbers
 from pflbench.report.tables.accuracy import cell
 from pflbench.report.tables.notes import below_tables
+from tests.factories import runs as factory
+from tests.factories.run_files import write_run
 
 OLD, NEW = "r1", "r2"
 
@@ -25,23 +24,13 @@ def current(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def planned(version: str, seed: int = 0, **config: Any) -> Planned:
-    run = Run("fedavg", seed=seed, version=version, rounds=1, clients=2, **config)
-    return Planned(run.id, "fedavg", "digits dir:0.1", "", run)
+    return factory.planned(seed=seed, version=version, rounds=1, clients=2, **config)
 
 
 def store(folder: Path, run: Planned, accuracy: float, time: int = 1000) -> None:
     """Records of a finished run whose two clients have this accuracy."""
-    place = folder / run.id
-    place.mkdir(parents=True)
-    method = {"title": "FedAvg", "evaluation_point": "pre"}
-    partition = {"digest": "d", "n_train": [5, 5], "n_test": [1, 1]}
-    about = {"config": run.config, "method": method, "partition": partition}
-    about["data"] = {"title": "Digits"}
     line = {"round": 1, "cohort": [0, 1], "bytes": {}, "accuracy": {"pre": [accuracy] * 2}}
-    (place / "run.json").write_text(json.dumps({"id": run.id, **about}))
-    (place / "rounds.jsonl").write_text(json.dumps(line) + "\n")
-    (place / "status.json").write_text(json.dumps({"status": "finished", "round": 1}))
-    os.utime(place / "status.json", (time, time))
+    write_run(folder, run, lines=[line], time=time)
 
 
 def write_plan(folder: Path, *wanted: Planned, name: str = "mine") -> None:
@@ -118,7 +107,7 @@ def test_a_folder_that_is_itself_a_run(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_two_experiments_that_share_a_run_have_it_each_in_its_own_words(tmp_path: Path):
     one = planned(NEW)
-    other = Planned(one.id, one.plugin, "in other words", "variant", one.run)
+    other = factory.in_plan(one.run, "in other words", "variant")
     write_plan(tmp_path, one)
     write_plan(tmp_path, other, name="other")
     store(tmp_path, one, 0.5)

@@ -11,7 +11,7 @@ from pflbench.report.load.runs import Numbers
 from pflbench.report.render.grid import significant
 from pflbench.report.render.parts import TablePart
 from pflbench.report.tables import efficiency
-from tests.report_runs import by_method, layout, run
+from tests.factories.runs import by_method, layout, run
 
 RISING = [0.1] * 10 + [0.5] * 20  # of 30 rounds; its moving average is at 0.5 from the 20th on
 ROUNDS = "Rounds to convergence"

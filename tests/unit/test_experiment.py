@@ -11,6 +11,7 @@ from pflbench.errors import UserError
 from pflbench.methods.hyperparameters import make_run
 from pflbench.records.plan import Plan, Planned
 from pflbench.sweep import experiment
+from tests.factories.runs import in_plan
 
 PLUGIN = '''"""Mine."""
 from pflbench.api import Algorithm
@@ -421,7 +422,7 @@ def planned(
     algorithm="fedavg", dataset="digits", partition="dir:0.1", variant="", **settings
 ) -> Planned:
     run = make_run(algorithm, {"dataset": dataset, "partition": partition, **settings}, {})
-    return Planned(run.id, algorithm, f"{dataset} {partition}", variant, run)
+    return in_plan(run, variant=variant)
 
 
 SYNTHETIC = "synthetic:classes=4,side=16"

@@ -17,7 +17,7 @@ from pflbench.simulation.client_worker import ClientJob, ClientResult
 from pflbench.simulation.engine import Serial
 from pflbench.simulation.federation import Diverged, Federation
 from pflbench.testing import TOY, played, split_by_class, toy
-from tests.factories import Constant, federation_of
+from tests.factories.federations import Constant, federation_of
 
 HALF: dict[str, Any] = {"participation": 0.5, "eval_every": 3, "rounds": 7}
 TESTED = [0, 1, 1, 2, 2, 2]

@@ -4,6 +4,7 @@ import ast
 import io
 import itertools
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,8 @@ import pytest
 from matplotlib.text import Text
 from PIL import Image
 
-from pflbench.config import read_run
 from pflbench.papers import papers
 from pflbench.papers.fedcosr import tau_figure
-from pflbench.records.plan import Plan, Planned
 from pflbench.report.figures import (
     critical_difference,
     distribution,
@@ -30,7 +29,9 @@ from pflbench.report.figures import (
     variation,
 )
 from pflbench.report.grouping.overview import overview
-from pflbench.report.load.runs import OTHERS, Choice, Experiment, Numbers
+from pflbench.report.load.runs import OTHERS, Choice, Numbers
+from tests.factories import runs
+from tests.factories.runs import run
 
 TITLES = papers()[0].methods
 NAMES = {"".join(c for c in title.lower() if c.isalnum()): title for title in TITLES}
@@ -39,63 +40,43 @@ FEDCOSR = {"alpha": 1.0, "batch_size": 16, "tau": "exp", "tau_value": 0.0, "gamm
 
 
 def made(
-    algorithm: str = "fedavg",
+    method: str = "fedavg",
     accuracy: float = 0.5,
     seed: int = 0,
-    status: str = "finished",
-    variant: str = "",
-    words: str = "",
-    folder: Path = Path("none"),
+    *,
     series: list[float] | None = None,
     cost: tuple[float, float] = (1.0, 2.0),
-    **config: Any,
+    clients: int = 4,
+    rounds: int = 8,
+    **how: Any,
 ) -> Numbers:
     """A run whose clients have accuracy -0.1, +0.1, -0.1, +0.1, by a straight curve from zero.
 
-    `words` is the scenario in the plan's words; `cost` is megabytes and seconds per round.
+    `cost` is megabytes and seconds per round. Client c has 10 (c + 1) samples of class 0 and 20 of
+    class 1, `how` are options of `run`.
     """
-    fields = {"clients": 4, "rounds": 8, **config}
-    run = read_run({"algorithm": algorithm, "seed": seed, **fields})
-    scenario = words or f"{run.dataset} {run.partition}"
-    name = f"{algorithm}-{scenario}-{variant}-{seed}"
-    planned = Planned(name, algorithm, scenario, variant, run)
-    if status == "missing":
-        return Numbers(planned, folder, status)
-    rounds = run.rounds
-    curve = np.linspace(0.0, accuracy, rounds + 1) if series is None else np.array([0.0, *series])
+    curve = np.linspace(0.0, accuracy, rounds + 1) if series is None else [0.0, *series]
     sent = {f"{way} theta": np.full(rounds, 1e6 * cost[0] / 2) for way in ("down", "up")}
     seconds = {"client": cost[1], "server": 0.0, "evaluation": 9.0}
-    return Numbers(
-        planned,
-        folder,
-        status,
-        "because" if status in ("failed", "diverged") else "",
-        about(algorithm, run.clients),
-        "post",
-        evaluated=np.arange(rounds + 1.0),
+    counts = [{"0": 10 * (client + 1), "1": 20} for client in range(clients)]
+    sizes = [sum(row.values()) for row in counts]
+    return run(
+        method,
+        accuracy + np.resize([-0.1, 0.1], clients),
+        seed=seed,
         curves={"post": curve},
-        clients=accuracy + np.resize([-0.1, 0.1], run.clients),
-        chosen=float(rounds),
+        first=0,
         loss=np.linspace(2.0, 1.0, rounds),
         sent=sent if cost[0] else {},
         seconds={name: np.full(rounds, value) for name, value in seconds.items()},
+        about={"point": "post", "classes": 3, "n_train": sizes, "counts": (counts, counts)},
+        clients=clients,
+        rounds=rounds,
+        **how,
     )
 
 
-def about(algorithm: str, clients: int) -> dict[str, Any]:
-    """What run.json says; client c has 10 (c + 1) samples of class 0 and 20 of class 1."""
-    counts = [{"0": 10 * (client + 1), "1": 20} for client in range(clients)]
-    sizes = {"n_train": [sum(row.values()) for row in counts], "n_test": [10] * clients}
-    return {
-        "scale": None,
-        "method": {"title": NAMES.get(algorithm, algorithm), "evaluation_point": "post"},
-        "data": {"title": "Digits", "classes": 3},
-        "partition": {"digest": "d", **sizes, "train_classes": counts, "test_classes": counts},
-    }
-
-
-def experiment(*runs: Numbers, name: str = "test", scale: str = "small") -> Experiment:
-    return Experiment(Plan(name, "A test", scale, "", tuple(run.planned for run in runs)), runs)
+experiment = partial(runs.experiment, name="test", scale="small")
 
 
 def drawn(kind: Any, *runs: Numbers, **options: Any) -> tuple[dict[str, Any], list[str]]:

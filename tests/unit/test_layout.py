@@ -8,7 +8,7 @@ import pytest
 
 from pflbench.report.load.runs import OTHERS, Choice
 from pflbench.report.tables.notes import section_notes
-from tests.report_runs import layout, run
+from tests.factories.runs import layout, run
 
 METHODS = ("mine", "fedcosr", "fedproto", "local")
 

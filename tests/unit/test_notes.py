@@ -12,7 +12,7 @@ from pflbench.report.tables import accuracy
 from pflbench.report.tables.all_tables import tables
 from pflbench.report.tables.captions import how
 from pflbench.report.tables.notes import below_tables, section_notes
-from tests.report_runs import experiment, layout, run
+from tests.factories.runs import experiment, layout, run
 
 POINTS = (("fedavg", "pre"), ("local", "post"))
 WHERE = "Digits, Dirichlet 0.1, N=20"
@@ -33,7 +33,7 @@ WHERE = "Digits, Dirichlet 0.1, N=20"
         (Choice(std="seeds"), "mean over 2 seeds, and std over seeds"),
         (Choice(), "Each method is evaluated at its own point"),
         (Choice(point="post"), "All methods are evaluated right after local training (post)."),
-        (Choice(), "Scale: small. Data: Digits (4 samples)."),
+        (Choice(), "Scale: small. Data: Digits (8 samples)."),
         (Choice(), "In all scenarios: at most 250 samples per client."),
     ],
 )

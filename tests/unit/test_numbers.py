@@ -1,22 +1,21 @@
 """A run's numbers from its files, by hand."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pflbench.config import Run
-from pflbench.records.plan import Planned
 from pflbench.report.load import runs
 from pflbench.report.load.runs import Choice, Numbers
+from tests.factories.run_files import write_run
+from tests.factories.runs import planned
 
 METHOD = {"title": "Mine", "evaluation_point": "pre", "one_shot": False}
 PARTITION = {"n_train": [5, 5], "n_test": [1, 3], "n_validation": [3, 1]}
 SENT = {"down": {"theta": 493828 * 2}, "up": {"theta": 493828 * 2, "n": 8}}
 PLAYED = {"cohort": [0, 1], "bytes": SENT}
 # The first client is right, then the second.
-LINES = [
+LINES: list[dict[str, Any]] = [
     {"round": 0, "accuracy": {"pre": [0.0, 0.0], "pre_validation": [0.0, 0.0]}},
     {
         **{"round": 1, **PLAYED, "loss": 2.0, "notes": ["of round 1"]},
@@ -29,11 +28,14 @@ LINES = [
 ]
 
 
-def read(folder: Path, choice: Choice, end: str = "", **method: Any) -> Numbers:
+def read(folder: Path, choice: Choice, *later: Any, end: str = "", **method: Any) -> Numbers:
+    """The run after the lines of LINES and `later`; its last line is `end`."""
     about = {"method": {**METHOD, **method}, "partition": PARTITION}
-    (folder / "run.json").write_text(json.dumps(about))
-    (folder / "rounds.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in LINES) + end)
-    return runs.read(folder, Planned("mine", "mine", "", "", Run("mine", rounds=2)), choice)
+    run = planned("mine", rounds=2)
+    path = write_run(folder, run, about=about, lines=[*LINES, *later])
+    with (path / "rounds.jsonl").open("a") as file:
+        file.write(end)
+    return runs.read(path, run, choice)
 
 
 def test_clients_are_weighted_by_the_samples_that_they_are_evaluated_on(tmp_path: Path):
@@ -64,14 +66,14 @@ def test_the_choice_of_a_round_and_an_evaluation_point(
 def test_the_mean_of_the_last_ten_evaluated_rounds(tmp_path: Path):
     """Rounds 3 to 12 follow, the accuracy of round r is r / 100."""
     later = [{"round": r, **PLAYED, "accuracy": {"pre": [r / 100, r / 100]}} for r in range(3, 13)]
-    run = read(tmp_path, Choice("last10"), "".join(f"{json.dumps(line)}\n" for line in later))
+    run = read(tmp_path, Choice("last10"), *later)
     assert run.clients.tolist() == pytest.approx([0.075, 0.075])
     assert run.chosen == 12
 
 
 def test_a_client_without_an_accuracy_is_in_no_mean(tmp_path: Path):
     line = {"round": 3, **PLAYED, "accuracy": {"pre": [None, 0.5]}}
-    run = read(tmp_path, Choice(), f"{json.dumps(line)}\n")
+    run = read(tmp_path, Choice(), line)
     assert run.curves["pre"][-1] == 0.5
     assert run.clients.tolist() == pytest.approx([float("nan"), 0.5], nan_ok=True)
 
@@ -108,4 +110,4 @@ def test_notes_are_those_of_the_chosen_round(tmp_path: Path):
     ],
 )
 def test_a_line_that_is_half_written_is_left_out(tmp_path: Path, end: str):
-    assert read(tmp_path, Choice(), end).evaluated.tolist() == [0, 1, 2]
+    assert read(tmp_path, Choice(), end=end).evaluated.tolist() == [0, 1, 2]

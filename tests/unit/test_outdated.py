@@ -1,33 +1,26 @@
 """Runs of one method in several versions: which of them count, and that two never count together."""
 
-import json
-import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pflbench.config import Run
 from pflbench.records.leases import Leases
 from pflbench.records.plan import Planned
 from pflbench.records.status import RunState, StatusReader, one_version, outdated_methods
+from tests.factories import runs
+from tests.factories.run_files import write_run
 
 OLD, NEW = "r1", "0123456789"
 
 
-def planned(version: str = NEW, seed: int = 0, **settings) -> Planned:
-    run = Run("fedavg", seed=seed, version=version, **settings)
-    return Planned(run.id, "fedavg", "digits dir:0.1", "", run)
+def planned(version: str = NEW, **config: Any) -> Planned:
+    return runs.planned(version=version, **config)
 
 
 def store(folder: Path, run: Planned, status: str = "finished", time: int = 1000) -> Path:
     """Records of a run that ended like this at a time."""
-    path = folder / run.id
-    path.mkdir()
-    (path / "run.json").write_text(json.dumps({"id": run.id, "config": run.config}))
-    if status:
-        (path / "status.json").write_text(json.dumps({"status": status, "reason": "why"}))
-        os.utime(path / "status.json", (time, time))
-    return path
+    return write_run(folder, run, status, about={"config": run.config}, lines=[], time=time)
 
 
 def reader(folder: Path, current: str = NEW) -> StatusReader:

@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 from dataclasses import replace
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pflbench.config import read_run
-from pflbench.records.plan import Plan, Planned
 from pflbench.report.figures.learning import POINTS, thinned
-from pflbench.report.load.runs import Choice, Experiment, Numbers
+from pflbench.report.load.runs import Choice, Numbers
 from pflbench.report.page.html import (
     TEMPLATE,
     Picture,
@@ -28,56 +27,33 @@ from pflbench.report.page.html import (
 )
 from pflbench.report.page.run_data import embedded
 from pflbench.report.render.parts import Section, TablePart
+from tests.factories import runs
 
 HOSTILE = "</script><script>alert('1')</script>&\"<!--"
 NAN = float("nan")
 
 
-def run(
-    name: str = "fedavg-1", status: str = "finished", folder: Path = Path("nowhere"), **config: Any
-) -> Numbers:
-    settings = {
-        "algorithm": "fedavg",
-        "dataset": "digits",
-        "partition": "iid",
-        "clients": 3,
-        "rounds": 2,
-        "seed": 0,
-    }
-    planned = Planned(
-        name, "fedavg", "digits iid", "", read_run({**settings, "hparams": {"lr": 0.1}, **config})
+def run(id: str = "fedavg-1", status: str = "finished", **how: Any) -> Numbers:
+    """A run of three clients that was evaluated three times; the second client was not, nor was the
+    last round.
+    """
+    shown = runs.run(
+        "fedavg",
+        [0.123456, NAN, 1.0],
+        id=id,
+        status=status,
+        curves={"pre": [0.1, 0.20004, NAN]},
+        first=0,
+        loss=[2.0, 1.23456789],
+        sent={"down theta": [1e6, 3e6], "up theta": [5e5, 5e5]},
+        seconds={"wall": [0.25, 0.75]},
+        about={"n_train": [9, 8, 7], "n_test": [1, 2, 3]},
+        **{"partition": "iid", "clients": 3, "rounds": 2, "hparams": {"lr": 0.1}, **how},
     )
-    if status == "missing":
-        return Numbers(planned, folder, status)
-    about = {
-        "method": {"title": "FedAvg", "evaluation_point": "pre"},
-        "data": {"title": "Digits"},
-        "scale": "small",
-        "partition": {"n_train": [9, 8, 7], "n_test": [1, 2, 3]},
-        "versions": {"torch": "2.4"},
-        "machine": {"cores": 2},
-        "code": {"plugin": "abc", "commit": "def"},
-    }
-    return Numbers(
-        planned,
-        folder,
-        status,
-        about=about,
-        point="pre",
-        evaluated=np.array([0.0, 1.0, 2.0]),
-        curves={"pre": np.array([0.1, 0.20004, NAN])},
-        clients=np.array([0.123456, NAN, 1.0]),
-        chosen=1.0,
-        loss=np.array([2.0, 1.23456789]),
-        sent={"down theta": np.array([1e6, 3e6]), "up theta": np.array([5e5, 5e5])},
-        seconds={"wall": np.array([0.25, 0.75])},
-    )
+    return replace(shown, chosen=1.0)
 
 
-def experiment(
-    *runs: Numbers, name: str = "main", title: str = "All", command: str = "pflbench sweep main"
-) -> Experiment:
-    return Experiment(Plan(name, title, "small", command, tuple(one.planned for one in runs)), runs)
+experiment = partial(runs.experiment, name="main", title="All", command="pflbench sweep main")
 
 
 def table(**parts: Any) -> TablePart:
@@ -155,7 +131,7 @@ def sheet_of(text: str) -> Sheet:
     parts: dict[str, Any] = dict.fromkeys(("title", "caption", "latex", "csv", "markdown"), text)
     parts |= {"headers": (text, "x"), "rows": ((text, text),), "numbers": ((None, None),)}
     section = Section(text, text, (text,), (table(**parts, notes=(text,)),))
-    one = replace(run(text, dataset=text, hparams={text: text}), notes=(text,))
+    one = run(text, dataset=text, words="digits iid", hparams={text: text}, notes=[text])
     found = experiment(one, name=text, title=text, command=f"{text} all")
     return Sheet(section, (Picture(text, text, text, png(2, 2)),), found)
 
@@ -253,7 +229,10 @@ def test_a_run_is_carried_with_few_digits_and_without_what_is_unknown():
         and one["config"]["dataset"] == "digits"
     )
     assert data["sizes"][one["sizes"]] == {"train": [9, 8, 7], "test": [1, 2, 3]}
-    assert data["environments"][one["environment"]] == {"torch": "2.4", "cores": 2, "commit": "def"}
+    made_with = runs.made_with().values()
+    assert data["environments"][one["environment"]] == {
+        k: v for d in made_with for k, v in d.items()
+    }
 
 
 def test_weights_are_test_samples():
@@ -277,24 +256,22 @@ def test_a_failure_is_carried_with_its_traceback(tmp_path: Path):
     (tmp_path / "status.json").write_text(
         '{"status": "failed", "reason": "why", "details": "Traceback ..."}'
     )
-    data = embedded([experiment(run("a", "failed", tmp_path), run("b", "finished", tmp_path))])
+    data = embedded([experiment(run("a", "failed", folder=tmp_path), run("b", folder=tmp_path))])
     assert data["runs"]["a"]["details"] == "Traceback ..."
     assert data["runs"]["b"]["details"] == ""
 
 
 def test_an_experiment_at_a_glance():
-    runs = [run("a", seed=0), run("b", "failed", seed=1), run("c", "missing", seed=2)]
-    runs += [run("a", seed=0), replace(run("d", seed=1), outdated=True)]
-    found = card(experiment(*runs), "there")
+    some = [run("a", seed=0), run("b", "failed", seed=1), run("c", "missing", seed=2)]
+    some += [run("a", seed=0), run("d", seed=1, outdated=True)]
+    found = card(experiment(*some), "there")
     counts = {"finished": 1, "failed": 1, "outdated": 1, "missing": 1}
     assert (found["anchor"], found["total"], found["counts"]) == ("there", 4, counts)
     assert found["size"] == "1 method; 1 scenario; seeds 0, 1, 2"
 
 
 def test_a_run_is_carried_with_its_notes_its_state_and_the_version_of_its_method():
-    noted = replace(
-        run(version="r2"), notes=("all weights are <uniform>",), version="r1", outdated=True
-    )
+    noted = run(notes=["all weights are <uniform>"], version="r1", outdated=True)
     one = embedded([experiment(noted)])["runs"]["fedavg-1"]
     assert one["notes"] == ["all weights are <uniform>"]
     assert (one["status"], one["state"], one["version"]) == ("outdated", "finished", "r1")

@@ -4,21 +4,15 @@ import json
 
 import pytest
 
-from pflbench.config import Run
 from pflbench.errors import UserError
 from pflbench.records import plan, run_folder
 from pflbench.records.plan import Plan, Planned
 from pflbench.sweep import experiment
+from tests.factories import runs
 
 
-def planned(id: str, seed: int, **words: str) -> Planned:
-    return Planned(
-        id,
-        "fedavg",
-        words.get("scenario", ""),
-        words.get("variant", ""),
-        Run("fedavg", seed=seed),
-    )
+def planned(id: str, seed: int, scenario: str = "", variant: str = "") -> Planned:
+    return runs.planned(id=id, seed=seed, scenario=scenario, variant=variant)
 
 
 def test_a_plan_survives_being_stored(tmp_path):

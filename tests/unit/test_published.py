@@ -11,7 +11,7 @@ from pflbench.report.grouping.overview import overview
 from pflbench.report.load.runs import Choice, Numbers
 from pflbench.report.render.parts import TablePart
 from pflbench.report.tables import published
-from tests.report_runs import by_method, experiment, layout, run
+from tests.factories.runs import by_method, experiment, layout, run
 
 DEFAULTS = config.as_json(config.Run("x"))
 # Published for CIFAR-10, beta = 0.1: Local 69.90, FedAvg 61.51, FedProx 62.91, MOON 82.96 (std 9.44, 11.23, ...)

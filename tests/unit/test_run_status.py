@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from pflbench.config import Run
 from pflbench.records import leases, run_folder, status
 from pflbench.records.leases import Leases
-from pflbench.records.plan import Planned
 from pflbench.records.status import RunStatus, StatusReader
 from pflbench.records.time_left import duration, time_left
+from tests.factories.runs import planned
 
-RUN = Planned("a-run", "fedavg", "digits iid", "", Run("fedavg", rounds=10))
+RUN = planned(id="a-run", scenario="digits iid", rounds=10)
 
 
 @pytest.fixture
@@ -171,8 +170,8 @@ def test_accuracy_is_that_of_the_newest_evaluation(folder, run):
 def stand(
     state: str, round: int, seconds: float | None, method="fedavg", scenario="iid", rounds=10
 ) -> RunStatus:
-    planned = Planned("id", method, scenario, "", Run(method, rounds=rounds))
-    return RunStatus(planned, state, Path(), round=round, seconds=seconds)
+    run = planned(method, id="id", scenario=scenario, rounds=rounds)
+    return RunStatus(run, state, Path(), round=round, seconds=seconds)
 
 
 def test_nothing_known_is_no_time():

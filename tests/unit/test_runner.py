@@ -19,7 +19,7 @@ from pflbench.simulation.client_states import ClientStates
 from pflbench.simulation.federation import Diverged, Federation
 from pflbench.testing import TOY
 from pflbench.testing.problem import toy_setup
-from tests.factories import Constant, setup_of
+from tests.factories.federations import Constant, setup_of
 
 
 class Counts(Constant):

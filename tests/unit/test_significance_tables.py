@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pflbench.report.grouping.layout import Layout
 from pflbench.report.load.runs import Choice
 from pflbench.report.tables import significance
-from tests.report_runs import layout, only, run
+from tests.factories.runs import layout, only, run
 
 
 def many(proposed: str | None = None, **accuracies: Sequence[float]) -> Layout:

@@ -15,6 +15,7 @@ from pflbench.sweep import progress
 from pflbench.sweep.launchers.task import Task
 from pflbench.sweep.progress import Lines, Live, SweepProgress
 from pflbench.sweep.scheduler import Sweep
+from tests.factories.runs import in_plan
 
 REASONS = {
     "failed": "ZeroDivisionError: no luck",
@@ -37,8 +38,7 @@ def clock(monkeypatch):
 
 
 def planned(method: str, seed: int = 0) -> Planned:
-    run = make_run(method, {"rounds": 4, "seed": seed}, {})
-    return Planned(run.id, method, "digits iid", "", run)
+    return in_plan(make_run(method, {"rounds": 4, "seed": seed}, {}), "digits iid")
 
 
 class Place:

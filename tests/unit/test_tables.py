@@ -12,7 +12,7 @@ from pflbench.report.load.runs import Choice, Numbers
 from pflbench.report.tables import accuracy, fairness, variability
 from pflbench.report.tables.all_tables import tables
 from pflbench.report.tables.methods import plugin_tables
-from tests.report_runs import experiment, layout, only, run
+from tests.factories.runs import experiment, layout, only, run
 
 # Cells
 

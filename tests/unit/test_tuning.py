@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 from pflbench.api import hparam
-from pflbench.config import Run
 from pflbench.errors import UserError
 from pflbench.methods import registry
 from pflbench.methods.hyperparameters import make_run
 from pflbench.records.plan import Planned
 from pflbench.sweep import experiment, search_space, tuning, tuning_results
+from tests.factories.run_files import write_run
+from tests.factories.runs import planned
 
 TABLE = {"algorithms": ["fedavg", "fedprox"], "seeds": 2, "clients": 4, "rounds": 2, "model": "mlp"}
 Score = Callable[[Mapping[str, Any]], float | None]
@@ -55,13 +56,8 @@ class MadeUp:
             {"round": 1, "accuracy": {f"{point}_validation": [0.98] * 3}},
             {"round": 2, "accuracy": accuracy},
         ]
-        store(self.folder / run.id, "diverged" if score is None else "finished", lines)
-
-
-def store(folder: Path, status: str, lines: list[dict[str, Any]]) -> None:
-    folder.mkdir(parents=True)
-    (folder / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (folder / "status.json").write_text(json.dumps({"status": status, "round": 2}))
+        status = "diverged" if score is None else "finished"
+        write_run(self.folder, run, status, about={}, lines=lines)
 
 
 def searched(
@@ -324,7 +320,7 @@ def test_a_score_is_the_mean_over_clients_of_the_last_round_at_the_methods_point
         ("fedavg", "pre"),
         ("fedcosr", registry.load("fedcosr").evaluation_point),
     ):
-        run = Planned(method, method, "", "", Run(method))
+        run = planned(method)
         other = {"pre": "post", "post": "pre"}[point]
         accuracy = {
             point: [1.0] * 3,
@@ -335,7 +331,7 @@ def test_a_score_is_the_mean_over_clients_of_the_last_round_at_the_methods_point
             {"round": 1, "accuracy": {f"{point}_validation": [1.0]}},
             {"round": 2, "accuracy": accuracy},
         ]
-        store(tmp_path / method, "finished", lines)
+        write_run(tmp_path, run, about={}, lines=lines)
         assert tuning.accuracy(tmp_path, run) == 0.375
 
 
@@ -343,12 +339,9 @@ def test_a_method_that_is_scored_after_training_is_tuned_there(tmp_path: Path):
     method = next(
         name for name in registry.names() if registry.load(name).evaluation_point == "post"
     )
-    run = Planned(method, method, "", "", Run(method))
-    store(
-        tmp_path / method,
-        "finished",
-        [{"round": 2, "accuracy": {"pre_validation": [0.1], "post_validation": [0.7]}}],
-    )
+    run = planned(method)
+    line = {"round": 2, "accuracy": {"pre_validation": [0.1], "post_validation": [0.7]}}
+    write_run(tmp_path, run, about={}, lines=[line])
     assert tuning.accuracy(tmp_path, run) == 0.7
 
 
@@ -394,7 +387,7 @@ def test_a_failed_run_stops_its_own_search_and_there_is_no_tuned_file(tmp_path: 
     class Failing(MadeUp):
         def write(self, run: Planned, score: float | None) -> None:
             if run.plugin == "fedprox" and len([id for id in self.done if "fedprox" in id]) > 5:
-                store(self.folder / run.id, "failed", [])
+                write_run(self.folder, run, "failed", about={}, lines=[])
             else:
                 super().write(run, score)
 

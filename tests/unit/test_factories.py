@@ -6,7 +6,7 @@ from typing import Any
 
 import pflbench
 from pflbench.testing import TOY
-from tests.run_files import write_sweep
+from tests.factories.run_files import write_sweep
 
 
 def form(value: Any) -> Any:

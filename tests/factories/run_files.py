@@ -1,7 +1,8 @@
-"""Made-up sweeps on disk: the files that real runs leave behind, with numbers that nobody measured."""
+"""Made-up runs on disk: the files that real runs leave behind, with numbers that nobody measured."""
 
 import json
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from pflbench.methods import registry
 from pflbench.methods.costs import by_default
 from pflbench.records.plan import Planned
 from pflbench.sweep import experiment
+from tests.factories.runs import about_run
 
 WHY = {
     "failed": {"reason": "out of <luck>", "details": "Traceback: line 1\n  boom()"},
@@ -30,65 +32,61 @@ def write_sweep(
     for place, planned in enumerate(plan.runs):
         status = (ended or {}).get(place, "finished")
         if status != "missing":
-            write_run(folder / planned.id, planned, status)
+            write_run(folder, planned, status)
     return list(plan.runs)
 
 
-def write_run(folder: Path, planned: Planned, status: str = "finished") -> None:
-    """A run that learns from 0.1 towards a level of its own; one that failed or diverged stops half
-    way.
+def write_run(
+    folder: Path,
+    planned: Planned,
+    status: str = "finished",
+    *,
+    about: Mapping[str, Any] | None = None,
+    lines: Iterable[Mapping[str, Any]] | None = None,
+    time: float | None = None,
+) -> Path:
+    """Write the files of a run into its place of a sweep's folder, and return that place.
+
+    Without `about` (the content of run.json) and `lines` (of rounds.jsonl) it is a run that learns
+    from 0.1 towards a level of its own; one that failed or diverged stops half way. No status: the
+    run has not ended. `time` is when it ended, in seconds.
     """
     rounds = planned.run.rounds if status == "finished" else planned.run.rounds // 2
-    folder.mkdir(parents=True)
-    about = {"id": planned.id, **about_run(planned)}
-    end = {"status": status, "round": rounds, **WHY.get(status, {})}
-    (folder / "run.json").write_text(json.dumps(about))
-    (folder / "status.json").write_text(json.dumps(end))
-    _write_lines(folder / "rounds.jsonl", _records(planned, rounds))
-    _write_lines(folder / "timing.jsonl", [_timing(number) for number in range(rounds + 1)])
+    path = folder / planned.id
+    path.mkdir(parents=True, exist_ok=True)
+    said = about_planned(planned) if about is None else about
+    records = _records(planned, rounds) if lines is None else lines
+    (path / "run.json").write_text(json.dumps({"id": planned.id, **said}))
+    _write_lines(path / "rounds.jsonl", records)
+    _write_lines(path / "timing.jsonl", map(_timing, range(rounds + 1)))
+    if status:
+        end = {"status": status, "round": rounds, **WHY.get(status, {})}
+        (path / "status.json").write_text(json.dumps(end))
+    if status and time is not None:
+        os.utime(path / "status.json", (time, time))
+    return path
 
 
-def about_run(planned: Planned) -> dict[str, Any]:
-    """The content of run.json, but for the run's id."""
+def about_planned(planned: Planned) -> dict[str, Any]:
+    """What run.json says of a run, with its method's own words."""
     config = planned.config
-    cls = registry.load(planned.plugin)
-    down, up = by_default(cls)
+    method = registry.load(planned.plugin)
     counts = np.random.default_rng(config["seed"]).integers(5, 20, (config["clients"], 10))
     classes = [{str(label): int(number) for label, number in enumerate(row)} for row in counts]
     sizes = counts.sum(1).tolist()
-    return {
-        "config": config,
-        "scale": "paper",
-        "method": {
-            "title": cls.title,
-            "evaluation_point": cls.evaluation_point,
-            "one_shot": cls.one_shot,
-            "costs": {"down": down, "up": up},
-        },
-        "data": {"title": config["dataset"].title(), "digest": "0123456789abcdef", "classes": 10},
-        "partition": {
-            "digest": f"{config['partition']} {config['seed']}",
-            "n_train": sizes,
-            "n_test": sizes,
-            "train_classes": classes,
-            "test_classes": classes,
-        },
-        "code": {"commit": "0" * 40, "changed": False},
-        "versions": {
-            "python": "3.11.0",
-            "pflbench": "0.1.0",
-            "torch": "2.4.0",
-            "numpy": "2.0.0",
-            "scipy": "1.14.0",
-        },
-        "machine": {
-            "system": "Linux",
-            "processor": "x86_64",
-            "cores": 2,
-            "device": "cpu",
-            "workers": 1,
-        },
-    }
+    return about_run(
+        config,
+        config["clients"],
+        title=method.title,
+        point=method.evaluation_point,
+        one_shot=method.one_shot,
+        costs=by_default(method),
+        data=config["dataset"].title(),
+        digest=f"{config['partition']} {config['seed']}",
+        n_train=sizes,
+        n_test=sizes,
+        counts=(classes, classes),
+    )
 
 
 def _records(planned: Planned, rounds: int) -> list[dict[str, Any]]:
@@ -118,6 +116,6 @@ def _timing(number: int) -> dict[str, Any]:
     return {"round": number, "client": 1.5, "server": 0.1, "evaluation": 0.2, "wall": 1.25}
 
 
-def _write_lines(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
+def _write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
     lines = [json.dumps(record, separators=(",", ":")) for record in records]
     path.write_text("".join(f"{line}\n" for line in lines))
