@@ -73,20 +73,10 @@ def _size(data: "Data") -> str:
 
 
 @app.command()
+@options.added(options.DIVISION, before="data_root")
 def show(
     ctx: typer.Context,
     name: Name,
-    partition: options.Partition = None,
-    clients: options.Clients = None,
-    seed: options.Seed = None,
-    samples_per_client: options.SamplesPerClient = None,
-    overlap: options.Overlap = None,
-    max_samples: options.MaxSamples = None,
-    data_fraction: options.DataFraction = None,
-    scarce_clients: options.ScarceClients = None,
-    min_samples: options.MinSamples = None,
-    test_fraction: options.TestFraction = None,
-    validation: options.Validation = None,
     data_root: options.DataRoot = None,
     out: Annotated[
         Path | None,
@@ -124,23 +114,13 @@ def show(
 
 
 @app.command()
+@options.added(options.DIVISION, before="data_root")
 def export(
     ctx: typer.Context,
     name: Name,
     file: Annotated[
         Path, typer.Argument(help="What --partition file:PATH then reads.", metavar="FILE.npz")
     ],
-    partition: options.Partition = None,
-    clients: options.Clients = None,
-    seed: options.Seed = None,
-    samples_per_client: options.SamplesPerClient = None,
-    overlap: options.Overlap = None,
-    max_samples: options.MaxSamples = None,
-    data_fraction: options.DataFraction = None,
-    scarce_clients: options.ScarceClients = None,
-    min_samples: options.MinSamples = None,
-    test_fraction: options.TestFraction = None,
-    validation: options.Validation = None,
     data_root: options.DataRoot = None,
 ) -> None:
     """Write which samples every client has.

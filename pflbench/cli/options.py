@@ -1,14 +1,48 @@
-"""The options of the command line that settings of a run stand behind, with their help.
+"""The options of the command line, with their help: each is written once, whichever commands have
+it.
 
-Every setting is None unless given, so that it overrides a configuration file only then. Its
-default, in brackets, is that of `pflbench.config.Run`, which cannot be imported here: the help must
-come up without torch.
+Every setting of a run is None unless given, so that it overrides a configuration file only then.
+Its default, in brackets, is that of `pflbench.config.Run`, which cannot be imported here: the help
+must come up without torch.
 """
 
+import functools
+import inspect
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+Command = Callable[..., None]
+
+
+def added(options: Mapping[str, Any], before: str) -> Callable[[Command], Command]:
+    """Give a command more options, which it reads from its context. In the help they come before
+    the option of this name.
+    """
+
+    def decorate(command: Command) -> Command:
+        signature = inspect.signature(command)
+        own = list(signature.parameters.values())
+        place = list(signature.parameters).index(before)
+        more = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+            for name, kind in options.items()
+        ]
+        every = [
+            one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for one in (*own[:place], *more, *own[place:])
+        ]
+
+        @functools.wraps(command)
+        def with_options(**given: Any) -> None:
+            command(**{name: value for name, value in given.items() if name not in options})
+
+        with_options.__signature__ = signature.replace(parameters=every)  # type: ignore[attr-defined]
+        return with_options
+
+    return decorate
 
 
 def settings_of(ctx: typer.Context) -> dict[str, Any]:
@@ -23,31 +57,83 @@ def _option(text: str, metavar: str | None = None, *names: str, **more: Any) -> 
     return typer.Option(*names, help=text, metavar=metavar, show_default=False, **more)
 
 
-Dataset = Annotated[
-    str | None, _option("A name of 'pflbench data list', or npz:PATH. [digits]", "NAME")
-]
-Partition = Annotated[
-    str | None, _option("dir:BETA, path:CLASSES, iid or file:PATH. [dir:0.1]", "KIND")
-]
-Clients = Annotated[
-    int | None, _option("Number of clients. [20, or as many as file:PATH has]", "N")
-]
-Rounds = Annotated[int | None, _option("Communication rounds. [200]", "N")]
-Seed = Annotated[int | None, _option("Seed of everything random. [0]", "N")]
-Participation = Annotated[
-    float | None, _option("Fraction of the clients in a round. [1.0]", "FRACTION")
-]
-EvalEvery = Annotated[int | None, _option("Evaluate every N rounds, and after the last. [1]", "N")]
-EvaluateClients = Annotated[
-    int | None, _option("Evaluate a random sample of N clients. [all]", "N")
-]
+RUN: dict[str, Any] = {
+    "dataset": Annotated[
+        str | None, _option("A name of 'pflbench data list', or npz:PATH. [digits]", "NAME")
+    ],
+    "partition": Annotated[
+        str | None, _option("dir:BETA, path:CLASSES, iid or file:PATH. [dir:0.1]", "KIND")
+    ],
+    "clients": Annotated[
+        int | None, _option("Number of clients. [20, or as many as file:PATH has]", "N")
+    ],
+    "rounds": Annotated[int | None, _option("Communication rounds. [200]", "N")],
+    "seed": Annotated[int | None, _option("Seed of everything random. [0]", "N")],
+    "participation": Annotated[
+        float | None, _option("Fraction of the clients in a round. [1.0]", "FRACTION")
+    ],
+    "eval_every": Annotated[
+        int | None, _option("Evaluate every N rounds, and after the last. [1]", "N")
+    ],
+    "evaluate_clients": Annotated[
+        int | None, _option("Evaluate a random sample of N clients. [all]", "N")
+    ],
+    "model": Annotated[str | None, _option("cnn, mlp or resnet18. [cnn]", "NAME")],
+    "width": Annotated[int | None, _option("k, entries of a representation. [128]", "N")],
+    "head_layers": Annotated[
+        int | None, _option("How many layers of the network are its head. [1]", "N")
+    ],
+    "body_weights": Annotated[
+        str | None, _option("Initial values of the network's body, .npz or .pt. [random]", "FILE")
+    ],
+    "partition_seed": Annotated[
+        int | None, _option("Seed of the partition alone. [the seed]", "N")
+    ],
+    "samples_per_client": Annotated[
+        str | None, _option("Draw every client's size from a range, as 80-100.", "LO-HI")
+    ],
+    "overlap": Annotated[
+        bool | None,
+        _option(
+            "Let clients share samples to reach their sizes. [no]", None, "--overlap/--no-overlap"
+        ),
+    ],
+    "max_samples": Annotated[
+        int | None, _option("Samples that every client has at most. [no limit]", "N")
+    ],
+    "data_fraction": Annotated[
+        float | None,
+        _option("Fraction of their training samples that clients have. [1.0]", "FRACTION"),
+    ],
+    "scarce_clients": Annotated[
+        int | None,
+        _option("Only the last N clients have that fraction, the others all. [all]", "N"),
+    ],
+    "min_samples": Annotated[
+        int | None, _option("Samples that every client has at least. [10]", "N")
+    ],
+    "test_fraction": Annotated[
+        float | None, _option("Fraction of a client's samples for testing. [0.25]", "FRACTION")
+    ],
+    "validation": Annotated[
+        float | None,
+        _option(
+            "Fraction of the training samples that is held out for validation. [0.0]", "FRACTION"
+        ),
+    ],
+    "representations": Annotated[
+        int | None,
+        _option("Store the representations of N test samples of every client at the end. [0]", "N"),
+    ],
+}
+"""The settings of a run, in the order of the help."""
 
-Network = Annotated[str | None, _option("cnn, mlp or resnet18. [cnn]", "NAME", "--model")]
-Width = Annotated[int | None, _option("k, entries of a representation. [128]", "N")]
-BodyWeights = Annotated[
-    str | None, _option("Initial values of the network's body, .npz or .pt. [random]", "FILE")
-]
-HeadLayers = Annotated[int | None, _option("How many layers of the network are its head. [1]", "N")]
+_DIVISION = (
+    *("partition", "clients", "seed", "samples_per_client", "overlap", "max_samples"),
+    *("data_fraction", "scarce_clients", "min_samples", "test_fraction", "validation"),
+)
+DIVISION = {name: RUN[name] for name in _DIVISION}
+"""The settings that say which client has which samples."""
 
 Hyperparameters = Annotated[
     list[str] | None,
@@ -59,36 +145,6 @@ ConfigFile = Annotated[
     Path | None, _option("Settings from a file; options override it.", "FILE.toml", "--config")
 ]
 Plugin = Annotated[Path | None, _option("A method of your own.", "PATH.py")]
-
-PartitionSeed = Annotated[int | None, _option("Seed of the partition alone. [the seed]", "N")]
-SamplesPerClient = Annotated[
-    str | None, _option("Draw every client's size from a range, as 80-100.", "LO-HI")
-]
-Overlap = Annotated[
-    bool | None,
-    _option("Let clients share samples to reach their sizes. [no]", None, "--overlap/--no-overlap"),
-]
-MaxSamples = Annotated[
-    int | None, _option("Samples that every client has at most. [no limit]", "N")
-]
-DataFraction = Annotated[
-    float | None, _option("Fraction of their training samples that clients have. [1.0]", "FRACTION")
-]
-ScarceClients = Annotated[
-    int | None, _option("Only the last N clients have that fraction, the others all. [all]", "N")
-]
-MinSamples = Annotated[int | None, _option("Samples that every client has at least. [10]", "N")]
-TestFraction = Annotated[
-    float | None, _option("Fraction of a client's samples for testing. [0.25]", "FRACTION")
-]
-Validation = Annotated[
-    float | None,
-    _option("Fraction of the training samples that is held out for validation. [0.0]", "FRACTION"),
-]
-Representations = Annotated[
-    int | None,
-    _option("Store the representations of N test samples of every client at the end. [0]", "N"),
-]
 
 Workers = Annotated[
     int | None, _option("Worker processes. [usable cores, at most one per client]", "N", min=1)
@@ -143,20 +199,38 @@ Point = Annotated[
 ]
 Json = Annotated[bool, _option("JSON for scripts, and nothing else on stdout.", None, "--json")]
 
-Algorithms = Annotated[
-    list[str] | None, _option("Methods, as fedavg,fedprox or all; a plugin by its path.", "NAMES")
-]
-Datasets = Annotated[list[str] | None, _option("Data sets, as digits,npz:PATH.", "NAMES")]
-Partitions = Annotated[list[str] | None, _option("Partitions, as dir:0.1,path:2.", "KINDS")]
-Seeds = Annotated[list[str] | None, _option("How many seeds, or which, as 0,1,2. [1]", "N")]
-SweepHyperparameters = Annotated[
-    list[str] | None,
-    _option(
-        "A hyperparameter of all methods, or of one: fedprox.mu=0.1; may be repeated.",
-        "NAME=VALUE",
-        "--set",
-    ),
-]
+EXPERIMENT: dict[str, Any] = {
+    "algorithms": Annotated[
+        list[str] | None,
+        _option(
+            "Methods, as fedavg,fedprox or all; a plugin by its path.",
+            "NAMES",
+            "--algorithms",
+            "--methods",
+        ),
+    ],
+    "datasets": Annotated[list[str] | None, _option("Data sets, as digits,npz:PATH.", "NAMES")],
+    "partitions": Annotated[list[str] | None, _option("Partitions, as dir:0.1,path:2.", "KINDS")],
+    "seeds": Annotated[list[str] | None, _option("How many seeds, or which, as 0,1,2. [1]", "N")],
+    **{name: RUN[name] for name in RUN if name not in ("dataset", "partition", "seed")},
+    "hparams": Annotated[
+        list[str] | None,
+        _option(
+            "A hyperparameter of all methods, or of one: fedprox.mu=0.1; may be repeated.",
+            "NAME=VALUE",
+            "--set",
+        ),
+    ],
+    "name": Annotated[
+        str | None,
+        _option("Name of the experiment in status and report. [the file's, or grid-HASH]", "NAME"),
+    ],
+    "title": Annotated[
+        str | None, _option("Title of its tables. [the file's, or methods and data sets]", "TEXT")
+    ],
+}
+"""What an experiment is, without a file or in place of what a file says."""
+
 Scale = Annotated[
     str, _option("paper, small or smoke: rounds, seeds and samples per client. [paper]", "NAME")
 ]

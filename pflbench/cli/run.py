@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pflbench.simulation.client_worker import Setup
 
 
+@options.added(options.RUN, before="hparams")
 def run(
     ctx: typer.Context,
     algorithm: Annotated[
@@ -23,31 +24,9 @@ def run(
             help="A name of 'pflbench algorithms', or a plugin's path.", show_default=False
         ),
     ] = None,
-    dataset: options.Dataset = None,
-    partition: options.Partition = None,
-    clients: options.Clients = None,
-    rounds: options.Rounds = None,
-    seed: options.Seed = None,
-    participation: options.Participation = None,
-    eval_every: options.EvalEvery = None,
-    evaluate_clients: options.EvaluateClients = None,
-    model: options.Network = None,
-    width: options.Width = None,
-    head_layers: options.HeadLayers = None,
-    body_weights: options.BodyWeights = None,
     hparams: options.Hyperparameters = None,
     config: options.ConfigFile = None,
     plugin: options.Plugin = None,
-    partition_seed: options.PartitionSeed = None,
-    samples_per_client: options.SamplesPerClient = None,
-    overlap: options.Overlap = None,
-    max_samples: options.MaxSamples = None,
-    data_fraction: options.DataFraction = None,
-    scarce_clients: options.ScarceClients = None,
-    min_samples: options.MinSamples = None,
-    test_fraction: options.TestFraction = None,
-    validation: options.Validation = None,
-    representations: options.Representations = None,
     workers: options.Workers = None,
     device: options.Device = "cpu",
     data_root: options.DataRoot = None,

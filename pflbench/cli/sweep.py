@@ -1,16 +1,13 @@
 """`pflbench sweep`: experiments to runs, where they are done, and how they ended."""
 
-import dataclasses
-import hashlib
-import shlex
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pflbench.cli import console, options
+from pflbench.cli import asked, console, options
 from pflbench.cli.interrupt import exit_code, sigterm_as_ctrl_c
 from pflbench.cli.machine import cores, launcher
 from pflbench.errors import RunFailed, UserError
@@ -24,20 +21,10 @@ Experiments = Annotated[
 ]
 
 
+@options.added(options.EXPERIMENT, before="scale")
 def sweep(
     ctx: typer.Context,
-    names: Experiments = None,
-    algorithms: options.Algorithms = None,
-    datasets: options.Datasets = None,
-    partitions: options.Partitions = None,
-    seeds: options.Seeds = None,
-    clients: options.Clients = None,
-    rounds: options.Rounds = None,
-    participation: options.Participation = None,
-    eval_every: options.EvalEvery = None,
-    evaluate_clients: options.EvaluateClients = None,
-    max_samples: options.MaxSamples = None,
-    hparams: options.SweepHyperparameters = None,
+    experiments: Experiments = None,
     scale: options.Scale = "paper",
     only: options.Only = None,
     exclude: options.Exclude = None,
@@ -60,7 +47,12 @@ def sweep(
     """Many runs: methods x scenarios x seeds. Finished runs stay; the same command goes on with the
     rest.
     """
-    plans = _plans(ctx, names or [], scale)
+    from pflbench.sweep import experiment
+
+    plans = [
+        experiment.make(one.name, one.table, scale, one.command)
+        for one in asked.experiments(ctx, experiments or [])
+    ]
     runs = _chosen(plans, only or [], exclude or [])
     if dry_run:
         from pflbench.cli.dry_run import show
@@ -89,74 +81,6 @@ def sweep(
         _tell_outdated(made)
     _run(made, quiet or as_json)
     _tell(made, out, as_json)
-
-
-def _plans(ctx: typer.Context, names: list[str], scale: str) -> "list[Plan]":
-    """The plans of the experiments named, or of the grid that the options make; options override a
-    file.
-    """
-    from pflbench.records.status import stem_of
-    from pflbench.sweep import experiment
-
-    given = _table(ctx)
-    if not names and "algorithms" not in given:
-        raise UserError(
-            "name an experiment, or --algorithms for a grid;"
-            " pflbench experiments lists what there is"
-        )
-    command = shlex.join(["pflbench", *sys.argv[1:]])
-    stems = [Path(name).stem for name in names]
-    if len({*stems}) < len(stems):
-        raise UserError(f"two experiments of one name: {', '.join(names)}; rename a file")
-    if names:
-        tables = {
-            stem: experiment.overridden(experiment.read(name), given)
-            for stem, name in zip(stems, names, strict=True)
-        }
-        return [experiment.make(stem, table, scale, command) for stem, table in tables.items()]
-    grid = experiment.make("grid", given, scale, command)
-    ids = " ".join(sorted(stem_of(run.id) for run in grid.runs))
-    label = f"grid-{hashlib.sha256(ids.encode()).hexdigest()[:6]}"
-    return [dataclasses.replace(grid, name=label, title=command)]
-
-
-def _table(ctx: typer.Context) -> dict[str, Any]:
-    """The options as keys of an experiment."""
-    from pflbench.sweep import experiment
-
-    table = options.settings_of(ctx)
-    lists = {}
-    for name in ("algorithms", "datasets", "partitions", "seeds"):
-        if ctx.params[name]:
-            lists[name] = experiment.listed(",".join(ctx.params[name]))
-    if "algorithms" in lists:
-        table["algorithms"] = lists["algorithms"]
-    if "seeds" in lists:
-        table["seeds"] = _seeds(lists["seeds"])
-    data = {"dataset": "datasets", "partition": "partitions"}
-    scenario = {key: lists[name] for key, name in data.items() if name in lists}
-    if scenario:
-        table["scenarios"] = [scenario]
-    for pair in ctx.params["hparams"] or []:
-        _add_hyperparameter(table, pair)
-    return table
-
-
-def _add_hyperparameter(table: dict[str, Any], pair: str) -> None:
-    name, equals, value = pair.partition("=")
-    if not equals:
-        raise UserError(
-            f"--set {pair}: must be NAME=VALUE or METHOD.NAME=VALUE, as in --set fedprox.mu=0.1"
-        )
-    method, _, name = name.strip().rpartition(".")
-    where = table.setdefault("methods", {}).setdefault(method, {}) if method else table
-    where.setdefault("hparams", {})[name] = value.strip()
-
-
-def _seeds(texts: list[str]) -> int | list[int]:
-    if not all(text.isdecimal() for text in texts):
-        raise UserError(f"--seeds {','.join(texts)}: must be a number of seeds, or a list as 0,1,2")
-    return int(texts[0]) if len(texts) == 1 else [int(text) for text in texts]
 
 
 def _chosen(plans: "list[Plan]", only: list[str], exclude: list[str]) -> "dict[str, Planned]":

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pflbench.cli import console, options
+from pflbench.cli import asked, console, options
 from pflbench.cli.interrupt import exit_code, sigterm_as_ctrl_c
 from pflbench.cli.machine import cores, local_launcher
 from pflbench.errors import RunFailed, UserError
@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from pflbench.sweep.tuning import Study
 
 TRIALS = 20  # where nothing is said
+PARTS = ("trials", "searched", "grid", "tuning_seeds", "only", "exclude")  # of the command
 
-Name = Annotated[
-    str,
-    typer.Argument(help="A name of 'pflbench experiments', or FILE.toml.", metavar="EXPERIMENT"),
+Experiment = Annotated[
+    str | None,
+    typer.Argument(help="A name of 'pflbench experiments', or FILE.toml.", show_default=False),
 ]
 Out = Annotated[
     Path, typer.Option(help="Folder of the trials, tuned.toml and tuning.md.", metavar="FOLDER")
@@ -35,12 +36,6 @@ Out = Annotated[
 Trials = Annotated[
     int | None,
     typer.Option(help="Trials of each method in each scenario. [20]", metavar="N", min=1),
-]
-Methods = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--methods", "--algorithms", help="Methods in place of the experiment's.", metavar="NAMES"
-    ),
 ]
 Searched = Annotated[
     list[str] | None,
@@ -60,22 +55,29 @@ Grid = Annotated[
 ]
 Seeds = Annotated[
     list[int] | None,
-    typer.Option("--seed", help="Tuning seed; may be repeated. [1000]", metavar="N", min=0),
+    typer.Option(
+        "--seed",
+        help="Seed of the trials, none of the experiment's; may be repeated. [1000]",
+        metavar="N",
+        min=0,
+    ),
 ]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Only show what is searched, and the time it will take.")
 ]
 
 
+@options.added(options.EXPERIMENT, before="out")
 def tune(
-    name: Name,
+    ctx: typer.Context,
+    experiment: Experiment = None,
     out: Out = Path("results/tuning"),
     trials: Trials = None,
-    methods: Methods = None,
-    only: options.Only = None,
     searched: Searched = None,
     grid: Grid = None,
-    seed: Seeds = None,
+    tuning_seeds: Seeds = None,
+    only: options.Only = None,
+    exclude: options.Exclude = None,
     scale: options.Scale = "paper",
     jobs: options.Jobs = None,
     device: options.Device = "cpu",
@@ -92,19 +94,12 @@ def tune(
     rest.
     """
     from pflbench.data import datasets
-    from pflbench.sweep import experiment, search_space, tuning
     from pflbench.sweep.scheduler import Sweep
 
-    table = experiment.read(name)
-    if methods:
-        table["algorithms"] = experiment.listed(",".join(methods))
     if grid and (trials or searched):
         raise UserError("--grid says what is tried: leave out --tune and --trials")
-    asked = experiment.listed(",".join(searched or [])) or [search_space.RULE]
-    seeds = seed or [tuning.SEED]
-    found = tuning.studies(
-        Path(name).stem, table, scale, seeds, asked, only or [], _grid(grid or [])
-    )
+    (one,) = asked.experiments(ctx, [experiment] if experiment else [], PARTS)
+    found = _studies(ctx, one, scale)
     trials = trials or TRIALS
     if dry_run:
         return _dry_run(found, trials, jobs or cores(), probe, data_root, as_json)
@@ -120,7 +115,7 @@ def tune(
     )
     try:
         with sigterm_as_ctrl_c():
-            _search(sweep, _plan(name, table, scale), found, trials, quiet or as_json)
+            _search(sweep, _plan(one, scale), found, trials, quiet or as_json)
     except KeyboardInterrupt as stop:
         ended = sum(len(study.scores) for study in found)
         every = sum(study.budget(trials) for study in found)
@@ -129,7 +124,24 @@ def tune(
             file=sys.stderr,
         )
         raise exit_code(stop) from None
-    _tell(out, table, found, as_json)
+    _tell(out, one.table, found, as_json)
+
+
+def _studies(ctx: typer.Context, one: asked.Asked, scale: str) -> "list[Study]":
+    """The searches that the options ask for."""
+    from pflbench.sweep import experiment, search_space, tuning
+
+    given = ctx.params
+    return tuning.studies(
+        one.name,
+        one.table,
+        scale,
+        given["tuning_seeds"] or [tuning.SEED],
+        experiment.listed(",".join(given["searched"] or [])) or [search_space.RULE],
+        given["only"] or [],
+        given["exclude"] or [],
+        _grid(given["grid"] or []),
+    )
 
 
 def _grid(pairs: "Sequence[str]") -> dict[str, list[str]]:
@@ -143,18 +155,13 @@ def _grid(pairs: "Sequence[str]") -> dict[str, list[str]]:
     return values
 
 
-def _plan(name: str, table: "Table", scale: str) -> "Plan":
+def _plan(one: asked.Asked, scale: str) -> "Plan":
     """The plan without its runs: they are known as the search goes on."""
     from pflbench.records.plan import Plan
 
-    called = "-".join([Path(name).stem, "tuning", *([] if scale == "paper" else [scale])])
-    return Plan(
-        called,
-        f"{table.get('title', name)}: tuning",
-        scale,
-        shlex.join(["pflbench", *sys.argv[1:]]),
-        (),
-    )
+    called = "-".join([one.name, "tuning", *([] if scale == "paper" else [scale])])
+    title = f"{one.table.get('title', one.name)}: tuning"
+    return Plan(called, title, scale, one.command, ())
 
 
 def _search(

@@ -189,10 +189,11 @@ def studies(
     seeds: Sequence[int] = (SEED,),
     asked: Sequence[str] = (search_space.RULE,),
     only: Sequence[str] = (),
+    exclude: Sequence[str] = (),
     grid: Grid | None = None,
 ) -> list[Study]:
-    """The searches of an experiment: every method that `only` leaves, in every scenario that it
-    leaves. With a `grid`, all its values are tried and nothing else.
+    """The searches of an experiment: every method that `only` and `exclude` leave, in every
+    scenario that they leave. With a `grid`, all its values are tried and nothing else.
     """
     taken = {planned.run.seed for planned in experiment.make(name, table).runs}
     if shared := sorted(taken & {*seeds}):
@@ -205,7 +206,7 @@ def studies(
         experiment.blocks(table, "scenarios"), experiment.blocks(table, "variants")
     ):
         here = {**table, "scenarios": [block], "variants": [variant], "seeds": [*seeds]}
-        runs = experiment.chosen(experiment.make(name, here, scale).runs, only, [])
+        runs = experiment.chosen(experiment.make(name, here, scale).runs, only, exclude)
         for plugin in dict.fromkeys(run.plugin for run in runs):
             first = [_held_out(run) for run in runs if run.plugin == plugin]
             cells.append((block, variant, first))
@@ -224,7 +225,7 @@ def _check(name: str, found: Sequence[Study]) -> None:
     tuned.
     """
     if not found:
-        raise UserError("--only leaves no method in any scenario")
+        raise UserError("--only and --exclude leave no method in any scenario")
     if any(study.variant != found[0].variant for study in found):
         raise UserError(
             f"experiment {name} has several [[variants]];"
@@ -236,7 +237,8 @@ def _check(name: str, found: Sequence[Study]) -> None:
     every = sorted({study.name for study in found})
     if any(sorted(methods) != every for methods in scenarios.values()):
         raise UserError(
-            "--only must leave the same methods in every scenario, and every scenario once"
+            "--only and --exclude must leave the same methods in every scenario, and every scenario"
+            " once"
         )
 
 
