@@ -10,6 +10,7 @@ import typer
 
 from pflbench.cli import (
     algorithms,
+    archive,
     bench,
     check,
     console,
@@ -36,6 +37,8 @@ app.command()(status.status)
 app.command()(experiments.experiments)
 app.command()(tune.tune)
 app.command()(report.report)
+app.command()(archive.archive)
+app.command()(archive.unpack)
 app.command()(bench.bench)
 app.command()(new.new)
 app.command()(check.check)

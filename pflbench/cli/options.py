@@ -153,6 +153,9 @@ Device = Annotated[str, _option("cpu, cuda, cuda:1, ... [cpu]", "NAME")]
 DataRoot = Annotated[
     Path | None, _option("Folder of data sets. [PFLBENCH_DATA, else a cache]", "FOLDER")
 ]
+Records = Annotated[
+    Path, typer.Argument(help="A folder of runs, as results/runs, or an archive of one.")
+]
 RunsFolder = Annotated[Path, _option("Folder of results. [results/runs]", "FOLDER", "--out")]
 CheckpointEvery = Annotated[int, _option("Rounds between checkpoints. [10]", "N", min=1)]
 StateMemory = Annotated[
@@ -165,7 +168,9 @@ StateMemory = Annotated[
 ]
 Fresh = Annotated[bool, _option("Forget what is stored and start anew.", None, "--fresh")]
 Quiet = Annotated[bool, _option("No progress.", None, "--quiet")]
-ReportFolder = Annotated[Path | None, _option("Where to write. [FOLDER/report]", "FOLDER", "--out")]
+ReportFolder = Annotated[
+    Path | None, _option("Where to write. [FOLDER/report; of FOLDER.tar.xz too]", "FOLDER", "--out")
+]
 ReportedExperiments = Annotated[
     list[str] | None,
     _option("Only this experiment of the folder; may be repeated.", "NAME", "--experiment"),

@@ -4,7 +4,7 @@ import textwrap
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -24,7 +24,8 @@ ALLOWED = {
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(help="A folder of runs, as results/runs.")],
+    ctx: typer.Context,
+    folder: options.Records,
     out: options.ReportFolder = None,
     experiment: options.ReportedExperiments = None,
     round: options.ChosenRound = "last",
@@ -46,15 +47,19 @@ def report(
                 raise UserError(f"--{name} {value}: must be {' or '.join(ALLOWED[name])}")
     if watch and as_json:
         raise UserError("--watch prints what it writes again and again; use it without --json")
+    if watch and folder.is_file():
+        raise UserError(f"--watch: {folder} is a file, in which no runs go on")
+    from pflbench.records import archive
     from pflbench.report import build, summary
     from pflbench.report.load.runs import Choice
 
     choice = Choice(round, point, std, weighted, decimals, proposed)  # type: ignore[arg-type]
 
+    records = ctx.with_resource(archive.opened(folder))
+    place = out or archive.stem(folder) / "report"
+
     def once() -> "Report":
-        return build.report(
-            folder, out or folder / "report", choice, experiment or [], only or [], margin / 100
-        )
+        return build.report(records, place, choice, experiment or [], only or [], margin / 100)
 
     made = _watch(folder, once) if watch else once()
     rows = summary.grouped([run for one in made.experiments for run in one.runs], weighted)

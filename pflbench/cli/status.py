@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -17,19 +17,21 @@ if TYPE_CHECKING:
 
 
 def status(
-    folder: Annotated[Path, typer.Argument(help="Folder of a sweep.")] = Path("results/runs"),
+    ctx: typer.Context,
+    folder: options.Records = Path("results/runs"),
     as_json: options.Json = False,
 ) -> None:
     """How far the sweeps of a folder are: runs by state, and the time left."""
     from pflbench.methods import versions
-    from pflbench.records import plan
+    from pflbench.records import archive, plan
     from pflbench.records.leases import Leases
     from pflbench.records.status import StatusReader
 
-    plans = plan.read(folder)
+    records = ctx.with_resource(archive.opened(folder))
+    plans = plan.read(records)
     if not plans:
         raise UserError(f"no sweep has been started in {folder}: it has no plans/")
-    reader = StatusReader(Leases(folder), versions.current)
+    reader = StatusReader(Leases(records), versions.current)
     found = {one.name: [reader.status(run) for run in one.unique().values()] for one in plans}
     rows = [_row(one, found[one.name]) for one in plans]
     if as_json:

@@ -13,7 +13,7 @@ import pytest
 
 from pflbench.data import datasets, torchvision_files
 from pflbench.errors import RunFailed, UserError
-from tests.data_files import counts, module, one_line, write_idx
+from tests.factories.data_files import counts, module, one_line, write_idx
 
 
 @pytest.fixture

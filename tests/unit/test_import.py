@@ -11,7 +11,7 @@ from PIL import Image
 from pflbench.cli.main import _exit_code
 from pflbench.data import datasets
 from pflbench.errors import UserError
-from tests.data_files import counts, module, one_line, write_idx
+from tests.factories.data_files import counts, module, one_line, write_idx
 
 CLASSES = 4
 Y = np.arange(12) % CLASSES
