@@ -171,12 +171,12 @@ def table_files(tables: Sequence[TablePart]) -> dict[str, bytes]:
 
 def draw(part: FigurePart, wanted: Sequence[str]) -> tuple[dict[str, bytes], Picture | None]:
     """Content by name of the file, and the picture of the page; what nobody wants is not made."""
-    png = rendered(part.figure, "png")
+    png, pdf = rendered(part.figure, "png"), rendered(part.figure, "pdf")
     files, picture = {}, None
     if "figures" in wanted:
-        files = {f"{part.name}.png": png, f"{part.name}.pdf": rendered(part.figure, "pdf")}
+        files = {f"{part.name}.png": png, f"{part.name}.pdf": pdf}
     if "page" in wanted:
-        picture = Picture(part.name, part.title, part.caption, small(png))
+        picture = Picture(part.name, part.title, part.caption, small(png), pdf)
     return files, picture
 
 

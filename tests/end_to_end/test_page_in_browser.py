@@ -1,5 +1,6 @@
 """The page in a real browser: sorting, filtering, single runs, copies, both themes, a narrow screen."""
 
+import base64
 import fcntl
 import io
 import json
@@ -14,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -28,7 +30,7 @@ pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason="no chromium is installed: the page is not tested in a browser"
 )
 
-PATIENCE = 300.0  # seconds, on a busy machine
+PATIENCE = 30.0  # seconds, on a busy machine
 HOSTILE = "<img src=x onerror=alert(1)>"
 LONG = "synthetic:" + "channels=3," * 9
 LATEX = "\\begin{tabular}{l}\n100\\,\\% & <b> \u00b1\n\\end{tabular}\n"
@@ -152,9 +154,21 @@ TABLE = TablePart(
 )
 
 
+PDF = b"%PDF-1.4 made up"
+SCENARIOS = (("Synthetic data, 2 classes per client, N=100", "1.00"), ("Digits, IID, N=5", "2.00"))
+RANKS = replace(
+    TABLE,
+    name="ranks",
+    title="Ranks",
+    headers=("Scenario", "Rank"),
+    rows=SCENARIOS,
+    numbers=((None, 1.0), (None, 2.0)),
+)
+
+
 def picture() -> bytes:
     buffer = io.BytesIO()
-    Image.new("RGB", (600, 200), (200, 220, 255)).save(buffer, "png")
+    Image.new("RGB", (2000, 600), (255, 255, 255)).save(buffer, "png")
     return buffer.getvalue()
 
 
@@ -172,12 +186,21 @@ def page(tmp_path_factory: pytest.TempPathFactory, made_up: Callable[..., Any]) 
     made_up(folder / "runs", "mine", table, {1: "failed", 2: "missing", 3: "diverged"})
     (experiment,) = runs.collect(folder / "runs", Choice())
     first, *others, last = experiment.runs
-    first = replace(first, notes=(f"all weights are {HOSTILE}",))
+    logs = {"tau": np.linspace(0, 1, 30), "moved (server)": np.full(30, 2.0)}
+    first = replace(first, notes=(f"all weights are {HOSTILE}",), logs=logs)
     experiment = replace(experiment, runs=(first, *others, replace(last, outdated=True)))
-    section = Section("mine", HOSTILE, (f"A note on {HOSTILE} and {LONG}",), (TABLE,))
-    sheet = Sheet(section, (Picture("curves", f"Curves of {LONG}", LONG, picture()),), experiment)
+    section = Section("mine", HOSTILE, (f"A note on {HOSTILE} and {LONG}",), (TABLE, RANKS))
+    pictures = (
+        Picture("curves-a", f"Curves, {LONG}", LONG, picture(), PDF),
+        Picture("curves-b", "Curves, b", "", picture(), PDF),
+    )
+    many = {**table, "title": "Many", "algorithms": ["local", "fedavg", "ditto"], "seeds": 3}
+    made_up(folder / "many", "many", many, {0: "failed", 3: "failed", 6: "failed"})
+    (other,) = runs.collect(folder / "many", Choice())
+    sheets = [Sheet(section, pictures, experiment), Sheet(Section("many", "Many"), (), other)]
     path = folder / "index.html"
-    path.write_text(render([sheet], HOSTILE, Choice(), 1.7e9), encoding="utf-8")
+    page = render(sheets, HOSTILE, Choice(proposed="ditto"), 1.7e9)
+    path.write_text(page, encoding="utf-8")
     return path
 
 
@@ -210,9 +233,12 @@ def opened(browser: Browser, page: Path) -> Iterator[Browser]:
     browser.js("try { localStorage.clear(); } catch {}")
 
 
-def column(browser: Browser, place: int) -> list[str]:
-    """The cells of the first table that can be seen."""
-    rows = "[...document.querySelector('table').tBodies[0].rows].filter(row => row.getClientRects().length)"
+MAIN, CHART = "table:not(.chart-table)", "#experiment-many .chart-table"
+
+
+def column(browser: Browser, place: int, table: str = MAIN) -> list[str]:
+    """The cells of a table that can be seen."""
+    rows = f"[...document.querySelector('{table}').tBodies[0].rows].filter(row => row.getClientRects().length)"
     found: list[str] = browser.js(f"{rows}.map(row => row.cells[{place}].textContent)")
     return found
 
@@ -232,13 +258,83 @@ def test_a_column_is_sorted_by_its_numbers_then_the_other_way_then_as_it_was(ope
         ["9.50*", "10.25", "\u2013f", "88.00", "35.92"],
     ]
     for order, sorting in zip(orders, ("descending", "ascending", None), strict=True):
-        press(opened, "thead th:nth-child(2) button")
+        press(opened, f"{MAIN} th:nth-child(2) button")
         assert column(opened, 1) == order
-        assert opened.js("document.querySelector('thead th:nth-child(2)').ariaSort") == sorting
+        assert opened.js(f"document.querySelector('{MAIN} th:nth-child(2)').ariaSort") == sorting
+
+
+def test_the_chart_is_sorted_by_any_panel(opened: Browser):
+    """Of the first scenario Local has no numbers, and so no mean of both."""
+    heads = opened.js(f"[...document.querySelectorAll('{CHART} .sort')].map(b => b.textContent)")
+    scenarios = ["Digits, Dirichlet 0.1, N=6", "Digits, 2 classes per client, N=6"]
+    assert heads == ["Method", "Mean of all scenarios", *scenarios]
+    means = numbers(opened, 1)
+    assert means == [*sorted(means[:2], reverse=True), "\u2013"]
+    press(opened, f"{CHART} th:nth-child(4) button")
+    second = numbers(opened, 3)
+    assert second == sorted(second, reverse=True) and len(set(second)) == 3
+    press(opened, f"{CHART} th:nth-child(1) button")
+    assert column(opened, 0, CHART) == ["Ditto", "FedAvg", "Local"]
+
+
+def numbers(browser: Browser, place: int) -> list[str]:
+    """Those of a panel of the chart."""
+    found: list[str] = browser.js(
+        f"[...document.querySelectorAll('{CHART} tbody tr')].map(row => row.cells[{place}].querySelector('span').textContent)"
+    )
+    return found
+
+
+def test_the_chart_shows_mean_interval_and_seeds_at_their_places(opened: Browser):
+    code = f"""(() => {{
+      const strip = document.querySelector('{CHART} tbody td:nth-child(3) svg');
+      const all = (name) => [...strip.querySelectorAll(name)].map((mark) => {{
+        const box = mark.getBoundingClientRect(); return [box.left, box.right]; }});
+      return [strip.getAttribute('aria-label'), all('.mean'), all('.interval'), all('.seed')];
+    }})()"""
+    said, ((left, right),), ((low, high),), seeds = opened.js(code)
+    assert said.count("interval") == 1 and len(seeds) == 3
+    middles = [(a + b) / 2 for a, b in seeds]
+    assert (left + right) / 2 == pytest.approx(sum(middles) / 3, abs=0.5)
+    assert (low, high) == pytest.approx((min(middles), max(middles)), abs=0.5)  # of three seeds
+
+
+def test_the_proposed_method_is_a_star_of_another_colour(opened: Browser):
+    shown = "[...document.querySelectorAll('{} tr.proposed {}')].map(e => e.textContent)"
+    assert opened.js(shown.format(CHART, "th")) == ["Ditto"]
+    colour = "getComputedStyle(document.querySelector('{} {}.mean')).fill"
+    assert opened.js(colour.format(CHART, "path")) != opened.js(colour.format(CHART, "circle"))
+    assert len(opened.js(shown.format(CHART, "path.mean"))) == 3
+
+
+def test_all_but_chart_and_main_table_is_folded_figures_first(opened: Browser):
+    heads = "[...document.querySelectorAll('section:first-of-type h3')]"
+    seen = opened.js(
+        f"{heads}.map(h => [h.textContent, !h.closest('details') || h.closest('details').open])"
+    )
+    assert seen == [
+        ["All methods", True],
+        ["Accuracy", True],
+        ["Notes", True],  # of few notes
+        ["Curves", False],
+        ["Ranks", False],
+        ["Single runs", False],
+    ]
+    press(opened, ".fold:has(figure) summary")
+    shown = "[...document.querySelectorAll('img')].filter(i => i.checkVisibility()).length"
+    assert opened.js(shown) == 2
+
+
+def test_scenarios_stay_on_one_line(opened: Browser):
+    opened.js("document.querySelector('.fold:has(.sortable)').open = true")
+    lines = (
+        "[...document.querySelectorAll('.fold .sortable tbody th')].map(cell => cell.offsetHeight)"
+    )
+    assert max(opened.js(lines)) < 40  # pixels
 
 
 def test_names_are_sorted_as_people_do(opened: Browser):
-    press(opened, "thead th:nth-child(1) button")
+    press(opened, f"{MAIN} th:nth-child(1) button")
     assert column(opened, 0)[1:] == ["a9", "a10", "Average", "B"]
 
 
@@ -247,7 +343,7 @@ def test_a_filter_keeps_the_rows_that_have_all_words(opened: Browser):
     opened.js("{ " + write.format(json.dumps("A 5")) + " }")
     assert column(opened, 0) == ["a10", "Average"]
     assert opened.js("document.querySelector('.found').textContent") == "2 of 5 rows"
-    press(opened, "thead th:nth-child(2) button")
+    press(opened, f"{MAIN} th:nth-child(2) button")
     assert column(opened, 0) == ["Average", "a10"]
     opened.js("{ " + write.format("''") + " }")
     assert len(column(opened, 0)) == 5
@@ -268,8 +364,11 @@ def test_latex_is_copied_and_files_are_saved_letter_for_letter(opened: Browser, 
     ):
         press(opened, f"[data-save={form}]")
         content_of(tmp_path / name, text.encode())
+    press(opened, ".fold:has(figure) summary")
     press(opened, "[data-picture]")
-    content_of(tmp_path / "mine-curves.png", picture())
+    content_of(tmp_path / "mine-curves-a.png", picture())
+    press(opened, "a[download]")
+    content_of(tmp_path / "mine-curves-a.pdf", PDF)
 
 
 def content_of(path: Path, expected: bytes) -> None:
@@ -326,7 +425,11 @@ def test_a_run_shows_its_curve_its_clients_and_its_configuration(opened: Browser
         30,
         30,
         29,
-    ]  # pre and post with round 0; loss without
+        29,
+        29,
+    ]  # pre and post with round 0; loss and what was logged without
+    titles = opened.js("[...document.querySelectorAll('dialog h3')].map(head => head.textContent)")
+    assert titles[3:6] == ["Logged by the method, mean over clients", "tau", "moved (server)"]
     text = opened.js("document.querySelector('dialog').innerText")
     assert "dir:0.1" in text and "batch_size" in text and "2.4.0" in text and "0.1.0" in text
     accuracy = opened.js("document.querySelector('dialog .figures b').textContent")
@@ -373,7 +476,7 @@ def test_a_run_shows_its_notes_and_that_its_method_has_changed_since(opened: Bro
 
 
 def test_markup_in_names_is_shown_and_not_obeyed(opened: Browser):
-    assert opened.js("document.querySelectorAll('img').length") == 1  # the figure
+    assert opened.js("document.querySelectorAll('img').length") == 2  # the figures
     assert opened.js("document.querySelector('h1').textContent") == HOSTILE
     assert opened.js("document.title").startswith(HOSTILE)
 
@@ -428,6 +531,28 @@ def test_text_can_be_read_and_controls_have_names(opened: Browser, theme: str):
     assert opened.js(NAMELESS) == []
 
 
+def test_figures_do_not_glare_in_the_dark(opened: Browser):
+    """A white figure has the colour of the card that it is on."""
+    dark = [{"name": "prefers-color-scheme", "value": "dark"}]
+    opened("Emulation.setEmulatedMedia", features=dark)
+    press(opened, ".fold:has(figure) summary")
+    code = "(() => {{ const b = document.querySelector('{}').getBoundingClientRect(); return [b.x + scrollX, b.y + scrollY]; }})()"
+    opened.js("Promise.all([...document.images].map(image => image.decode()))")
+    image, card = (
+        opened.js(code.format(name)) for name in (".picture img", "details:has(figure) > figure")
+    )
+    colours = [colour_at(opened, x, y) for x, y in ((image[0] + 50, image[1] + 50), card)]
+    assert colours[0] == colours[1] == (27, 30, 35)
+
+
+def colour_at(browser: Browser, x: float, y: float) -> tuple[int, ...]:
+    clip = {"x": x, "y": y, "width": 1, "height": 1, "scale": 1}
+    shot = browser("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
+    with Image.open(io.BytesIO(base64.b64decode(shot["data"]))) as found:
+        colour: tuple[int, ...] = found.convert("RGB").getpixel((0, 0))  # type: ignore[assignment]
+        return colour
+
+
 def test_a_narrow_screen_needs_no_sideways_scrolling_of_the_page(opened: Browser):
     opened(
         "Emulation.setDeviceMetricsOverride",
@@ -436,7 +561,10 @@ def test_a_narrow_screen_needs_no_sideways_scrolling_of_the_page(opened: Browser
         deviceScaleFactor=2,
         mobile=True,
     )
+    opened.js("document.querySelectorAll('.fold').forEach(fold => { fold.open = true; })")
     assert opened.js("document.documentElement.scrollWidth") <= 360
+    assert opened.js("document.querySelector('img').getBoundingClientRect().right") <= 360
+    opened.js("document.querySelector('.runs').open = false")
     press(opened, ".runs summary")
     opened.js("new Promise(done => setTimeout(done, 50))")
     press(opened, ".runs tbody tr:nth-child(1) button")

@@ -76,6 +76,7 @@ class Overview:
     choice: Choice
     looks: Mapping[str, Look]  # of methods, by title
     options: ReportOptions = field(default_factory=ReportOptions)
+    proposed: str = ""  # title of the proposed method
 
     @property
     def scenarios(self) -> dict[Heading, list[Group]]:
@@ -132,7 +133,9 @@ def overview(experiment: Experiment, choice: Choice) -> Overview:
         groups.append(Group(row.method, row.variant, column, label, look, runs, choice))
     scales = {str(run.about["scale"]) for run in experiment.runs if run.about.get("scale")}
     scale = experiment.plan.scale or ", ".join(sorted(scales))
-    return Overview(tuple(groups), scale, choice, methods, experiment.plan.report)
+    return Overview(
+        tuple(groups), scale, choice, methods, experiment.plan.report, laid_out.proposed
+    )
 
 
 def ranked(groups: Iterable[Group]) -> list[Group]:

@@ -26,6 +26,11 @@ from pflbench.report.load.parallel import each
 Floats = npt.NDArray[np.float64]
 ROUNDS = ("last", "last10", "best", "validation")
 OTHERS = "runs"  # the name of the experiment of all runs that are in no plan
+LOGS = {
+    "logs": "{}",
+    "server": "{} (server)",
+    "evaluated": "{} (evaluation)",
+}  # of a round's record
 FEW = 50  # runs that are read sooner than processes start that would help
 
 
@@ -64,6 +69,7 @@ class Numbers:
         default_factory=dict
     )  # "down theta" -> (R,) bytes per client
     seconds: Mapping[str, Floats] = field(default_factory=dict)  # "wall" -> (R,)
+    logs: Mapping[str, Floats] = field(default_factory=dict)  # "tau" -> (R,) mean over clients
     notes: tuple[str, ...] = ()  # what the record of the chosen round says is off
     version: str = ""  # of the method's code
     current: str = ""  # of the method's code now
@@ -171,6 +177,7 @@ def read(folder: Path, planned: Planned, choice: Choice, status: str = "") -> Nu
         loss=np.array([line.get("loss") for line in after_start], dtype=float),
         sent=_sent(after_start),
         seconds=_seconds(folder),
+        logs=_logs(after_start),
         notes=tuple(dict.fromkeys(reported.get("notes", ()))),
     )
 
@@ -257,6 +264,19 @@ def _sent(lines: Sequence[Mapping[str, Any]]) -> dict[str, Floats]:
             line["bytes"].get(way, {}).get(part, 0) / max(len(line["cohort"]), 1) for line in lines
         ]
         found[f"{way} {part}"] = np.array(sizes)
+    return found
+
+
+def _logs(lines: Sequence[Mapping[str, Any]]) -> dict[str, Floats]:
+    """What the method logged in every round, by name: means over the clients that logged it; nan in
+    rounds in which nobody did.
+    """
+    found: dict[str, Floats] = {}
+    for place, line in enumerate(lines):
+        for kind, called in LOGS.items():
+            for name, values in line.get(kind, {}).items():
+                curve = found.setdefault(called.format(name), np.full(len(lines), np.nan))
+                curve[place] = mean(np.array(values, dtype=float, ndmin=1))
     return found
 
 

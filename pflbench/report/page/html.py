@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from pflbench import __version__
 from pflbench.records import json_text
 from pflbench.records.status import OUTDATED, STATES
 from pflbench.report.load.runs import Choice, Experiment
+from pflbench.report.page.chart import chart
 from pflbench.report.page.run_data import embedded
 from pflbench.report.render.parts import Section, TablePart
 from pflbench.report.summary import caption
@@ -28,6 +30,7 @@ TEMPLATE = Path(__file__).parent / "template"
 SCRIPTS = ("charts.js", "page.js")
 WIDTH = 1600  # pixels
 FORMS = ("latex", "csv", "markdown")  # of a table, to copy or to save
+SHORT = 44  # letters of a cell that stay on one line
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,7 @@ class Picture:
     title: str
     caption: str
     png: bytes
+    pdf: bytes = b""  # to save
 
 
 @dataclass(frozen=True)
@@ -68,8 +72,7 @@ def render(sheets: Sequence[Sheet], title: str, choice: Choice, newest: float) -
     script = "".join(_file(name) for name in SCRIPTS)
     return environment.get_template("page.html").render(
         title=title,
-        sheets=[_sheet(sheet, experiments) for sheet in sheets],
-        cards=[card(sheet.experiment, sheet.anchor) for sheet in sheets if sheet.experiment],
+        sheets=[_sheet(sheet, experiments, choice) for sheet in sheets],
         meaning=caption(choice),
         time=datetime.fromtimestamp(newest, UTC).strftime("%Y-%m-%d %H:%M UTC"),
         version=__version__,
@@ -80,8 +83,8 @@ def render(sheets: Sequence[Sheet], title: str, choice: Choice, newest: float) -
     )
 
 
-def card(experiment: Experiment, anchor: str) -> dict[str, Any]:
-    """An experiment at a glance, with the address of its section; every run counts once."""
+def card(experiment: Experiment) -> dict[str, Any]:
+    """An experiment at a glance; every run counts once."""
     plan = experiment.plan
     runs = {run.planned.id: run for run in experiment.runs}.values()
     counts = Counter(OUTDATED if run.outdated else run.status for run in runs)
@@ -94,9 +97,7 @@ def card(experiment: Experiment, anchor: str) -> dict[str, Any]:
     words = [plural(number, name) for name, number in sizes.items() if number]
     words.append(f"{'seeds' if len(seeds) > 1 else 'seed'} {', '.join(map(str, seeds))}")
     return {
-        "anchor": anchor,
         "name": plan.name,
-        "title": plan.title,
         "scale": plan.scale,
         "command": plan.command,
         "size": "; ".join(words),
@@ -137,36 +138,67 @@ def _files(sheets: Sequence[Sheet]) -> dict[str, Any]:
     return found
 
 
-def _sheet(sheet: Sheet, experiments: Sequence[Experiment]) -> dict[str, Any]:
-    """As the template takes it; `place` is that of its experiment in the data of the page."""
-    section = sheet.section
-    places = [place for place, one in enumerate(experiments) if one is sheet.experiment]
+def _sheet(sheet: Sheet, experiments: Sequence[Experiment], choice: Choice) -> dict[str, Any]:
+    """As the template takes it; `place` is that of its experiment in the data of the page. The
+    first table of an experiment is its main one.
+    """
+    section, experiment = sheet.section, sheet.experiment
+    places = [place for place, one in enumerate(experiments) if one is experiment]
+    tables = [_table(table) for table in section.tables]
     return {
         "anchor": sheet.anchor,
         "name": section.name,
         "title": section.title,
+        "card": card(experiment) if experiment else None,
+        "chart": chart(experiment, choice) if experiment else None,
+        "main": tables.pop(0) if experiment and tables else None,
         "notes": section.notes,
-        "tables": [_table(table) for table in section.tables],
-        "pictures": [_picture(picture) for picture in sheet.pictures],
+        "pictures": _by_kind(sheet.pictures),
+        "tables": tables,
         "place": places[0] if places else None,
-        "runs": len(sheet.experiment.runs) if sheet.experiment else 0,
+        "runs": len(experiment.runs) if experiment else 0,
     }
 
 
+def _by_kind(pictures: Sequence[Picture]) -> list[tuple[str, list[dict[str, Any]]]]:
+    """Neighbours whose titles differ in the scenario only, under one heading: "Learning curves,
+    Digits" and "Learning curves, CIFAR-10" are learning curves. One alone keeps its title.
+    """
+    found = []
+    for kind, members in groupby(pictures, key=lambda picture: picture.title.partition(", ")[0]):
+        together = [_picture(picture) for picture in members]
+        found.append((kind if len(together) > 1 else together[0]["title"], together))
+    return found
+
+
 def _picture(picture: Picture) -> dict[str, Any]:
-    source = "data:image/png;base64," + base64.b64encode(picture.png).decode()
-    return {**vars(picture), "source": source}
+    addresses = {"source": _address(picture.png, "image/png")}
+    addresses["pdf"] = _address(picture.pdf, "application/pdf") if picture.pdf else ""
+    return {**vars(picture), **addresses}
+
+
+def _address(content: bytes, kind: str) -> str:
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
 
 
 def _table(table: TablePart) -> dict[str, Any]:
-    """Cells with the number to sort them by; a column with any number is set as numbers are."""
+    """Cells with the number to sort them by and the kind of their column."""
     numbers = [
         [None if x is None or not math.isfinite(x) else x for x in row] for row in table.numbers
     ]
-    columns = range(len(table.headers))
-    numeric = [any(row[place] is not None for row in numbers) for place in columns]
+    kinds = [
+        _kind([row[place] for row in table.rows], [row[place] for row in numbers])
+        for place in range(len(table.headers))
+    ]
     rows = [
-        list(zip(cells, keys, numeric, strict=True))
+        list(zip(cells, keys, kinds, strict=True))
         for cells, keys in zip(table.rows, numbers, strict=True)
     ]
-    return {**vars(table), "heads": list(zip(table.headers, numeric, strict=True)), "cells": rows}
+    return {**vars(table), "heads": list(zip(table.headers, kinds, strict=True)), "cells": rows}
+
+
+def _kind(texts: Sequence[str], numbers: Sequence[float | None]) -> str:
+    """Of a column: n, numbers; long, text that is broken into lines; text, on one line."""
+    if any(number is not None for number in numbers):
+        return "n"
+    return "long" if any(len(text) > SHORT for text in texts) else "text"

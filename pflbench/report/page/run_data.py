@@ -58,6 +58,9 @@ def _run(run: Numbers, weighted: bool) -> dict[str, Any]:
             name: curve[evaluations].round(DIGITS).tolist() for name, curve in run.curves.items()
         },
         "loss": [[place + 1, _rounded(run.loss[place])] for place in rounds],
+        "logs": {
+            name: [_rounded(curve[place]) for place in rounds] for name, curve in run.logs.items()
+        },
         "clients": run.clients.round(DIGITS).tolist(),
         "hparams": config.pop("hparams", {}),
         "config": config,

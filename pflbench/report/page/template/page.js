@@ -27,7 +27,7 @@ function themed() {
 /* Tables: by number where a cell has one, else by text; what has no number stays last. A third click restores. */
 
 function sortable(table) {
-  const heads = [...table.tHead.rows[0].cells];
+  const heads = [...table.querySelectorAll("th:has(.sort)")];
   const rows = [...table.tBodies[0].rows];
   heads.forEach((head, column) => head.querySelector("button").addEventListener("click", () => {
     const numeric = rows.some((row) => "n" in row.cells[column].dataset);
@@ -207,6 +207,13 @@ function charts(run, sizes) {
   return found;
 }
 
+/* What the method logged: a small chart for every name. */
+function logged(run) {
+  const rounds = run.loss.map(([round]) => round);
+  return Object.keys(run.logs).map((name) =>
+    charted(name, (plot) => curves(plot, rounds, { [name]: run.logs[name] }, name, 1, 4)));
+}
+
 function headline(run) {
   const at = known(run.chosen) ? `${run.point}, round ${run.chosen}` : "";
   const facts = [["accuracy", `${percent(run.accuracy)} %`, at], ["std over clients", `${percent(run.std)} %`, at],
@@ -224,18 +231,19 @@ function show(id) {
   const close = el("button", { type: "button" }, "Close");
   close.addEventListener("click", () => dialog.close());
   const measured = (table, unit) => Object.fromEntries(Object.entries(table).map(([name, value]) => [name, `${brief(value)} ${unit}`]));
-  const plots = charts(run, DATA.sizes[run.sizes]);
+  const [plots, logs] = [charts(run, DATA.sizes[run.sizes]), logged(run)];
   dialog.replaceChildren(
     el("div", { class: "run-head" },
       el("div", {}, el("h2", { id: "run-title" }, `${run.method}: ${where}`),
         el("p", { class: "soft" }, el("span", { class: `dot ${run.status}`, "aria-hidden": "true" }), `${run.status} \u00b7 ${id}`)), close),
     el("div", { class: "run-body" }, headline(run), ...remarks(run), ...failure(run), ...plots.map((plot) => plot.box),
+      ...(logs.length ? [el("h3", { class: "logged" }, "Logged by the method, mean over clients"), el("div", { class: "pair" }, ...logs.map((plot) => plot.box))] : []),
       el("div", { class: "pair" }, ...facts("Hyperparameters", run.hparams), ...facts("Configuration", { ...run.config, scale: run.scale }),
         ...facts("Sent per client and round", measured(run.megabytes, "MB")), ...facts("Time per round", measured(run.seconds, "s")),
         ...facts("Made with", { ...DATA.environments[run.environment], version: run.version }))));
   if (!dialog.open) dialog.showModal();
   dialog.scrollTop = 0;
-  redraw = () => plots.forEach((plot) => plot.draw());
+  redraw = () => [...plots, ...logs].forEach((plot) => plot.draw());
   redraw();
   address(`#run/${encodeURIComponent(id)}`);
 }
@@ -250,12 +258,15 @@ function linked() {
 
 document.documentElement.classList.add("js");
 themed();
-for (const block of document.querySelectorAll(".block:has(.sortable)")) {
-  const table = block.querySelector(".sortable");
+for (const table of document.querySelectorAll(".sortable")) {
+  const block = table.closest(".block");
   const input = block.querySelector("input");
   sortable(table);
   if (input) filterable(input, table, block.querySelector(".found"));
 }
+addEventListener("beforeprint", () => {
+  for (const folded of document.querySelectorAll(".fold:not(.runs)")) folded.open = true;
+});
 for (const box of document.querySelectorAll(".runs")) box.addEventListener("toggle", () => listed(box), { once: true });
 document.getElementById("run").addEventListener("close", () => address("#"));
 addEventListener("resize", () => redraw());
