@@ -89,6 +89,18 @@ def test_bytes_are_those_of_a_client_and_exact(tmp_path: Path):
     assert run.loss.tolist() == pytest.approx([2.0, float("nan")], nan_ok=True)
 
 
+def test_logs_are_means_over_the_clients_that_logged_them(tmp_path: Path):
+    logs = {"logs": {"tau": [0.25, 0.75]}, "server": {"moved": 3.0}}
+    later = {"logs": {"tau": [None, 1.0]}, "server": {}, "evaluated": {"beta": [0.5, None]}}
+    lines = [{"round": 3, **PLAYED, **logs}, {"round": 4, **PLAYED, **later}]
+    nan = float("nan")
+    found = {name: curve.tolist() for name, curve in read(tmp_path, Choice(), *lines).logs.items()}
+    assert list(found) == ["tau", "moved (server)", "beta (evaluation)"]
+    assert found["tau"] == pytest.approx([nan, nan, 0.5, 1.0], nan_ok=True)
+    assert found["moved (server)"] == pytest.approx([nan, nan, 3.0, nan], nan_ok=True)
+    assert found["beta (evaluation)"] == pytest.approx([nan, nan, nan, 0.5], nan_ok=True)
+
+
 def test_the_traffic_of_a_one_shot_method_is_its_total(tmp_path: Path):
     run = read(tmp_path, Choice(), one_shot=True)
     assert (run.traffic("down"), run.traffic("up")) == (2 * 493828, 2 * 493832)
