@@ -16,7 +16,7 @@ from .bare import BareLoop
 from .interleave import Finding, Turn, at_least, ratio, speeds, spread
 from .problem import CIFAR, EMNIST, NEVER, setup, step
 
-SIZE = 1024  # of the square matrices whose product is the peak; larger ones are no quicker
+SIZE = 1024  # of the square matrices whose product may be the peak; larger ones are no quicker
 
 
 def measure(turns: int) -> list[Finding]:
@@ -24,7 +24,8 @@ def measure(turns: int) -> list[Finding]:
     found = []
     for name, dataset in (("CIFAR-10", CIFAR), ("EMNIST", EMNIST)):
         contest = contenders(setup(dataset, eval_every=NEVER))
-        seen = speeds({**contest, "peak": matrix_product}, turns, time.process_time)
+        peaks = {"product": matrix_product, "convolution": convolution}
+        seen = speeds({**contest, **peaks}, turns, time.process_time)
         found += [
             Finding(f"training, images of {name}'s size, samples/s", spread(seen["harness"])),
             at_least(
@@ -33,9 +34,10 @@ def measure(turns: int) -> list[Finding]:
         ]
         if dataset == CIFAR:
             work = flops_per_sample(setup(dataset))
-            share = ratio([speed * work / 1e9 for speed in seen["harness"]], seen["peak"])
-            note = f"{work / 1e6:.1f} MFLOP a sample, peak {spread(seen['peak'])} GFLOPS"
-            found.append(at_least("share of the core's peak in matrix products", share, 0.6, note))
+            peak = [max(pair) for pair in zip(seen["product"], seen["convolution"], strict=True)]
+            share = ratio([speed * work / 1e9 for speed in seen["harness"]], peak)
+            note = f"{work / 1e6:.1f} MFLOP per sample, peak {spread(peak)} GFLOPS"
+            found.append(at_least("share of the core's peak", share, 0.68, note))
     return found
 
 
@@ -53,6 +55,17 @@ def matrix_product() -> float:
     for _ in range(20):
         torch.mm(a, b)
     return 20 * 2 * SIZE**3 / 1e9
+
+
+def convolution() -> float:
+    """A large convolution on one thread, which may use wider instructions; 10^9 floating-point operations."""
+    torch.set_num_threads(1)
+    x = torch.ones(16, 128, 16, 16).contiguous(memory_format=torch.channels_last)
+    weight = torch.ones(128, 128, 3, 3).contiguous(memory_format=torch.channels_last)
+    with torch.no_grad():
+        for _ in range(20):
+            torch.conv2d(x, weight)
+    return 20 * 2 * 16 * 14 * 14 * 128 * 128 * 9 / 1e9
 
 
 def flops_per_sample(run: Setup, batch: int = 16) -> float:

@@ -41,6 +41,10 @@ def run(
     finished.
     """
     folder = None
+    if workers != 1:
+        from pflbench.simulation import fork_server
+
+        fork_server.prepare()  # it loads torch while this process does
     try:
         with sigterm_as_ctrl_c():
             method = _method(algorithm, plugin, config)

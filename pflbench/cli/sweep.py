@@ -47,6 +47,10 @@ def sweep(
     """Many runs: methods x scenarios x seeds. Finished runs stay; the same command goes on with the
     rest.
     """
+    if on == "local" and not dry_run:
+        from pflbench.simulation import fork_server
+
+        fork_server.prepare()  # it loads torch while this process does
     from pflbench.sweep import experiment
 
     plans = [

@@ -4,16 +4,12 @@ Both give the same bits: every worker computes with one thread, random streams h
 nothing is shared.
 """
 
-import multiprocessing
 import pickle
 import signal
-import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
 from typing import Any, Protocol
 
@@ -21,7 +17,7 @@ import torch
 
 from pflbench.api import Message
 from pflbench.errors import RunFailed
-from pflbench.simulation import messages
+from pflbench.simulation import fork_server, messages
 from pflbench.simulation.client_worker import ClientJob, ClientResult, ClientWorker, Setup
 
 
@@ -59,13 +55,13 @@ class Processes:
 
     def __init__(self, setup: Setup, workers: int) -> None:
         self.sizes = [len(rows) for rows in setup.partition.train]
-        context = _context()
+        context = fork_server.context()
         self.workers: dict[Connection, BaseProcess] = {}
         self.shared: dict[int, bytes] = {}  # messages of the jobs at hand, by identity
         for _ in range(workers):
             ours, theirs = context.Pipe()
             process = context.Process(target=_worker, args=(theirs, setup), daemon=True)
-            with deaf_to_ctrl_c():
+            with fork_server.deaf_to_ctrl_c():
                 process.start()
             theirs.close()
             self.workers[ours] = process
@@ -137,33 +133,6 @@ class Processes:
             process.join(1)  # an idle worker leaves at once, one at work need not finish
             process.kill()
             process.join()
-
-
-@contextmanager
-def deaf_to_ctrl_c() -> Iterator[None]:
-    """A process that is started inside ignores Ctrl-C: it is for the parent, which saves and closes
-    the pipes.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield  # signals cannot be set here, and do not arrive
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _context() -> ForkServerContext | SpawnContext:
-    """How workers start: as forks of a server process that has torch loaded and does nothing else.
-
-    A fork of this process would copy locks that other threads hold, and CUDA forbids it.
-    """
-    if "forkserver" not in multiprocessing.get_all_start_methods():
-        return multiprocessing.get_context("spawn")
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    return context
 
 
 def _pickled(value: Any) -> bytes:

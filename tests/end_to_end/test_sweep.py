@@ -244,16 +244,22 @@ def test_ctrl_c_saves_checkpoints_and_the_same_command_goes_on(tmp_path):
     assert set(map(tuple, history(out).values())) == {("started", "stopped")}
 
 
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
 def test_a_killed_worker_fails_its_own_run_only(tmp_path):
     file, out = tmp_path / "grid.toml", tmp_path / "out"
     file.write_text(GRID.format(seeds=1, rounds=200))
     process = start(file, out, "--only", "fedcosr,local", "--jobs", "1")
     wait_until(lambda: finished(out) >= 1, process)
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    workers = [
-        pid for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    [server] = [
+        pid
+        for pid in children(process.pid)
+        if b"forkserver" in Path(f"/proc/{pid}/cmdline").read_bytes()
     ]
-    os.kill(int(workers[0]), signal.SIGKILL)
+    [worker] = children(server)
+    os.kill(worker, signal.SIGKILL)
     said, complained = process.communicate(timeout=120)
     assert process.returncode == 1
     assert "3 finished" in said and "1 failed" in said

@@ -4,7 +4,6 @@ with it only.
 
 import _thread
 import contextlib
-import multiprocessing
 import os
 import queue
 import signal
@@ -16,7 +15,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
 from pflbench.errors import UserError
-from pflbench.simulation.engine import deaf_to_ctrl_c
+from pflbench.simulation import fork_server
 from pflbench.sweep.launchers.task import Task, do, failed
 
 STOP = "stop"
@@ -27,13 +26,12 @@ class Worker:
     """A process that does one task after another."""
 
     def __init__(self, device: str) -> None:
-        # a fork would copy the threads' locks, and CUDA forbids it
-        context = multiprocessing.get_context("spawn")
+        context = fork_server.context()
         self.device = device
         self.task: Task | None = None
         self.pipe, theirs = context.Pipe()
         self.process: BaseProcess = context.Process(target=_work, args=(theirs,), daemon=True)
-        with deaf_to_ctrl_c():
+        with fork_server.deaf_to_ctrl_c():
             self.process.start()
         theirs.close()
 
