@@ -1,20 +1,17 @@
 """What tests of the command line share."""
 
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from pflbench.cli import main
-from pflbench.records.plan import Planned
-from tests.factories.run_files import write_sweep
+
+from .commands import Call
 
 # In a shell's background, processes that we start would never hear the Ctrl-C that tests send them.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-Call = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
@@ -31,9 +28,3 @@ def call(
         return int(end.value.code or 0), *capsys.readouterr()
 
     return run
-
-
-@pytest.fixture(scope="session")
-def made_up() -> Callable[..., list[Planned]]:
-    """Writes a made-up sweep: `made_up(folder, name, table, ended)`; returns its runs."""
-    return write_sweep

@@ -5,32 +5,23 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-TOY = [
-    "--dataset",
-    "synthetic:classes=4,side=8,samples=160",
-    "--model",
-    "mlp",
-    "--width",
-    "8",
-    "--workers",
-    "1",
-]
-SMALL = [*TOY, "--clients", "4", "--min-samples", "8", "--rounds", "2", "--quiet"]
+from . import commands
+from .commands import Call
+
+TOY = [*commands.TOY, "--workers", "1"]
+SMALL = [*commands.SMALL, "--rounds", "2", "--quiet"]
 PLUGIN = """
 from pflbench.api import Algorithm
 class Mine(Algorithm):
     title = "Mine"
     family = "None"
 """
-
-Call = Callable[..., tuple[int, str, str]]
 
 
 def one_line(code: int, out: str, err: str, said: str) -> None:

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -19,26 +18,9 @@ from pflbench.config import Run
 from pflbench.records.run_folder import RunFolder
 from pflbench.simulation.federation import Federation
 
-TOY = [
-    "--dataset",
-    "synthetic:classes=4,side=8,samples=160",
-    "--model",
-    "mlp",
-    "--width",
-    "8",
-    "--min-samples",
-    "8",
-]
-SMALL = [*TOY, "--clients", "4", "--workers", "1"]
+from .commands import SMALL, TOY, Call, fine
+
 IID = ["--partition", "iid"]
-
-Call = Callable[..., tuple[int, str, str]]
-
-
-def fine(call: Call, *words: str) -> str:
-    code, out, err = call(*words)
-    assert (code, err) == (0, "")
-    return out
 
 
 def folder_of(out: str) -> Path:

@@ -1,12 +1,12 @@
 """What `pflbench data show` shows of a partition."""
 
 import json
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-Call = Callable[..., tuple[int, str, str]]
+from .commands import Call
+
 WORDS = [
     "data",
     "show",

@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,9 @@ from pflbench.records import plan
 from pflbench.records.plan import Plan, Planned
 from pflbench.sweep import experiment
 
+from .commands import Call
+
 ROOT = Path(__file__).resolve().parents[2]
-Call = Callable[..., tuple[int, str, str]]
 
 # Methods x scenarios x variants x seeds: the cells of an experiment, and the runs that differ.
 RUNS = {

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,8 @@ from pflbench.sweep.launchers.task import Task
 from pflbench.testing import TOY, toy
 from pflbench.testing.problem import toy_setup
 
+from .commands import Call, wait_until
+
 SETTINGS: dict[str, Any] = {**TOY, "clients": 8, "participation": 0.25, "rounds": 20}
 SCRIPT = """
 import sys
@@ -38,8 +39,6 @@ if __name__ == "__main__":
     setup = runner.prepare(make_run("ditto", {settings!r}, {{}}), "ditto")
     runner.execute(setup, Path(sys.argv[1]), checkpoint_every=2, state_memory=float(sys.argv[2]))
 """
-
-Call = Callable[..., tuple[int, str, str]]
 
 
 def run(out: Path, memory: float = 2.0, **how: Any) -> Path:
@@ -157,10 +156,7 @@ def test_killed_processes_resume_with_other_budgets_and_equal_the_unbroken_run(t
     moments, killed = random.Random(1), 0
     for target, memory in ((6, "0"), (13, "5e-6")):
         process = subprocess.Popen([sys.executable, str(script), str(tmp_path), memory])
-        deadline = time.monotonic() + 300
-        while process.poll() is None and lines(tmp_path) < target:
-            assert time.monotonic() < deadline
-            time.sleep(0.002)
+        wait_until(lambda: lines(tmp_path) >= target, process)  # noqa: B023
         time.sleep(moments.random() * 0.02)
         process.kill()
         killed += process.wait() == -signal.SIGKILL

@@ -23,6 +23,7 @@ from pflbench.report.load import runs
 from pflbench.report.load.runs import Choice
 from pflbench.report.page.html import Picture, Sheet, render
 from pflbench.report.render.parts import Section, TablePart
+from tests.factories.run_files import write_sweep
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
@@ -173,7 +174,7 @@ def picture() -> bytes:
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory, made_up: Callable[..., Any]) -> Path:
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("page")
     settings = [{"partition": ["dir:0.1", "path:2"]}]
     table = {
@@ -183,7 +184,7 @@ def page(tmp_path_factory: pytest.TempPathFactory, made_up: Callable[..., Any]) 
         "rounds": 30,
         "scenarios": settings,
     }
-    made_up(folder / "runs", "mine", table, {1: "failed", 2: "missing", 3: "diverged"})
+    write_sweep(folder / "runs", "mine", table, {1: "failed", 2: "missing", 3: "diverged"})
     (experiment,) = runs.collect(folder / "runs", Choice())
     first, *others, last = experiment.runs
     logs = {"tau": np.linspace(0, 1, 30), "moved (server)": np.full(30, 2.0)}

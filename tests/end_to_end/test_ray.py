@@ -3,11 +3,11 @@
 import json
 import signal
 import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
+
+from .commands import finished, numbers, started, wait_until
 
 ray = pytest.importorskip("ray", reason="Ray is not installed (pip install 'pflbench[ray]')")
 
@@ -40,23 +40,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch):
 
 
 def sweep(file: Path, out: Path, *more: str) -> subprocess.Popen[str]:
-    command = [
-        sys.executable,
-        "-m",
-        "pflbench",
-        "sweep",
-        str(file),
-        "--out",
-        str(out),
-        "--checkpoint-every",
-        "2",
-        *more,
-    ]
-    return subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-
-
-def numbers(out: Path) -> dict[str, bytes]:
-    return {path.parent.name: path.read_bytes() for path in out.glob("*/rounds.jsonl")}
+    return started("sweep", file, "--out", out, "--checkpoint-every", 2, *more)
 
 
 def test_a_node_killed_in_the_middle_changes_nothing(cluster, tmp_path):
@@ -69,15 +53,11 @@ def test_a_node_killed_in_the_middle_changes_nothing(cluster, tmp_path):
     doomed = cluster.add_node(num_cpus=1)
     out = tmp_path / "ray"
     process = sweep(file, out, "--on", "ray", "--address", cluster.address)
-    deadline = time.monotonic() + 180
-    while (
-        not (len(numbers(out)) >= 4 and len(list((out / "leases").glob("[!.]*"))) == 2)
-        and process.poll() is None
-    ):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(
+        lambda: len(numbers(out)) >= 4 and len(list((out / "leases").glob("[!.]*"))) == 2, process
+    )
     assert process.poll() is None
-    done_before = len(list(out.glob("*/status.json")))
+    done_before = finished(out)
     cluster.remove_node(doomed, allow_graceful=False)
     said, complained = process.communicate(timeout=300)
     assert process.returncode == 0, complained

@@ -11,18 +11,12 @@ import numpy as np
 import pytest
 
 from pflbench.records import plan
+from tests.factories.run_files import write_sweep
 
-TOY = [
-    "--dataset",
-    "synthetic:classes=4,side=8,samples=160",
-    "--model",
-    "mlp",
-    "--width",
-    "8",
-    "--min-samples",
-    "8",
-]
-SMALL = [*TOY, "--clients", "4", "--workers", "1", "--quiet"]
+from . import commands
+from .commands import Call, fine
+
+SMALL = [*commands.SMALL, "--quiet"]
 TABLE = {
     "title": "Three methods",
     "algorithms": ["local", "fedavg", "fedcosr"],
@@ -37,15 +31,6 @@ FAILED, MISSING = (
     11,
 )  # FedCoSR with both seeds in the first setting, with the second in the other
 
-Call = Callable[..., tuple[int, str, str]]
-MadeUp = Callable[..., Any]
-
-
-def fine(call: Call, *words: str) -> str:
-    code, out, err = call(*words)
-    assert (code, err) == (0, "")
-    return out
-
 
 def files(folder: Path) -> dict[str, bytes]:
     return {
@@ -56,9 +41,9 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def runs(made_up: MadeUp, call: Call, tmp_path: Path) -> Path:
+def runs(call: Call, tmp_path: Path) -> Path:
     """A folder with a sweep, in the folder where the command is given."""
-    made_up(
+    write_sweep(
         tmp_path / "runs", "mine", TABLE, {**dict.fromkeys(FAILED, "failed"), MISSING: "missing"}
     )
     return Path("runs")
@@ -164,8 +149,8 @@ def test_clients_are_weighted_by_their_test_samples(call: Call, runs: Path):
     assert row["accuracy"] == pytest.approx(np.mean(each), abs=1e-12)
 
 
-def test_only_one_experiment_and_only_one_kind_of_files(call: Call, made_up: MadeUp, runs: Path):
-    made_up(runs, "other", {**TABLE, "algorithms": ["fedper"], "seeds": 1})
+def test_only_one_experiment_and_only_one_kind_of_files(call: Call, runs: Path):
+    write_sweep(runs, "other", {**TABLE, "algorithms": ["fedper"], "seeds": 1})
     fine(call, "report", str(runs), "--experiment", "other", "--only", "tables")
     written = files(runs / "report")
     assert {Path(name).parts[0] for name in written if "/" in name} == {"other"}
@@ -196,10 +181,8 @@ def test_only_one_experiment_and_only_one_kind_of_files(call: Call, made_up: Mad
     assert "experiment-other" in page and "experiment-mine" not in page
 
 
-def test_files_of_an_earlier_report_go_with_what_they_were_of(
-    call: Call, made_up: MadeUp, runs: Path
-):
-    made_up(runs, "other", {**TABLE, "algorithms": ["fedper", "fedrep"]})
+def test_files_of_an_earlier_report_go_with_what_they_were_of(call: Call, runs: Path):
+    write_sweep(runs, "other", {**TABLE, "algorithms": ["fedper", "fedrep"]})
     fine(call, "report", str(runs), "--only", "tables", "--only", "page")
     first = files(runs / "report")
     (runs / "report/other/notes.md").write_text("mine")
@@ -223,10 +206,8 @@ def test_files_of_an_earlier_report_go_with_what_they_were_of(
     assert not json.loads(fine(call, "report", str(runs), "--only", "tables", "--json"))["removed"]
 
 
-def test_a_run_that_two_experiments_share_is_one_row(
-    call: Call, made_up: MadeUp, runs: Path, tmp_path: Path
-):
-    made_up(tmp_path / "aside", "other", {**TABLE, "algorithms": ["fedavg"]})
+def test_a_run_that_two_experiments_share_is_one_row(call: Call, runs: Path, tmp_path: Path):
+    write_sweep(tmp_path / "aside", "other", {**TABLE, "algorithms": ["fedavg"]})
     shutil.copy(tmp_path / "aside/plans/other.json", runs / "plans")
     rows = json.loads(fine(call, "report", str(runs), "--only", "tables", "--json"))["rows"]
     assert [row["seeds"] for row in rows if row["method"] == "FedAvg"] == [
@@ -235,10 +216,8 @@ def test_a_run_that_two_experiments_share_is_one_row(
     ]  # a row for each setting
 
 
-def test_a_sweep_without_a_finished_run_is_reported_too(
-    call: Call, made_up: MadeUp, tmp_path: Path
-):
-    made_up(tmp_path / "runs", "mine", TABLE, dict.fromkeys(range(12), "missing"))
+def test_a_sweep_without_a_finished_run_is_reported_too(call: Call, tmp_path: Path):
+    write_sweep(tmp_path / "runs", "mine", TABLE, dict.fromkeys(range(12), "missing"))
     out = fine(call, "report", "runs")
     assert out.splitlines() == [
         "mine: 12 runs, of them 12 missing",
@@ -276,9 +255,9 @@ def test_a_mistake_is_one_line_and_nothing_is_written(
 
 
 def test_watching_writes_again_when_records_change_and_ends_with_the_last_run(
-    call: Call, made_up: MadeUp, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    call: Call, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    made_up(tmp_path / "aside", "mine", TABLE)
+    write_sweep(tmp_path / "aside", "mine", TABLE)
     (mine,) = plan.read(runs)
     missing = mine.runs[MISSING].id
     looks = []

@@ -10,9 +10,7 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,14 +18,15 @@ from pflbench.report.load import runs
 from pflbench.report.load.runs import Choice
 from pflbench.report.page.html import as_script
 from pflbench.report.page.run_data import embedded
+from tests.factories.run_files import write_sweep
 
 LARGE = {"algorithms": "all", "clients": 100, "rounds": 200}
 RUNS = 22 * 12 * 5
 SECONDS, MEMORY, PAGE = 60, 2e9, 25e6
 
 
-def test_a_run_takes_its_share_of_the_page(made_up: Callable[..., Any], tmp_path: Path):
-    made_up(tmp_path, "large", {**LARGE, "algorithms": ["fedavg", "fedcosr"]})
+def test_a_run_takes_its_share_of_the_page(tmp_path: Path):
+    write_sweep(tmp_path, "large", {**LARGE, "algorithms": ["fedavg", "fedcosr"]})
     found = runs.collect(tmp_path, Choice())
     assert [run.evaluated.size for run in found[0].runs] == [201, 201]
     assert (
@@ -38,13 +37,13 @@ def test_a_run_takes_its_share_of_the_page(made_up: Callable[..., Any], tmp_path
 @pytest.mark.skipif(
     "PFLBENCH_SCALE" not in os.environ, reason="takes minutes; PFLBENCH_SCALE=1 runs it"
 )
-def test_a_report_of_1320_runs(made_up: Callable[..., Any], tmp_path: Path):
+def test_a_report_of_1320_runs(tmp_path: Path):
     settings = {
         "dataset": ["cifar10", "emnist", "cifar100"],
         "partition": ["dir:0.01", "dir:0.1", "dir:1", "path:2"],
     }
     assert (
-        len(made_up(tmp_path / "runs", "large", {**LARGE, "seeds": 5, "scenarios": [settings]}))
+        len(write_sweep(tmp_path / "runs", "large", {**LARGE, "seeds": 5, "scenarios": [settings]}))
         == RUNS
     )
     begin = time.perf_counter()

@@ -17,6 +17,8 @@ from pflbench.errors import RunFailed, UserError
 from pflbench.records.run_folder import RunFolder
 from pflbench.testing import TOY
 
+from .commands import wait_until
+
 SETTINGS = {**TOY, "rounds": 60}
 SCRIPT = """
 import sys
@@ -44,10 +46,7 @@ def lines(out: Path) -> int:
 
 
 def wait_for(out: Path, count: int, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 300
-    while lines(out) < count and process.poll() is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    wait_until(lambda: lines(out) >= count, process)
 
 
 def records(out: Path) -> bytes:

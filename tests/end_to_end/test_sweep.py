@@ -5,7 +5,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from pflbench.records.leases import Leases
+
+from .commands import PFLBENCH, finished, history, numbers, started, wait_until
 
 GRID = """
 title = "a grid for tests"
@@ -27,7 +28,6 @@ width = 16
 [[scenarios]]
 partition = ["dir:0.5", "path:2"]
 """
-PFLBENCH = [sys.executable, "-m", "pflbench"]
 
 
 @pytest.fixture
@@ -39,38 +39,13 @@ def grid(tmp_path: Path) -> Path:
 
 
 def start(file: Path, out: Path, *more: str) -> subprocess.Popen[str]:
-    command = [
-        *PFLBENCH,
-        "sweep",
-        str(file),
-        "--out",
-        str(out),
-        "--checkpoint-every",
-        "2",
-        "--jobs",
-        "2",
-        *more,
-    ]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, text=True, start_new_session=True, stdout=pipe, stderr=pipe)
+    return started("sweep", file, "--out", out, "--checkpoint-every", 2, "--jobs", 2, *more)
 
 
 def swept(file: Path, out: Path, *more: str) -> tuple[int, str, str]:
     process = start(file, out, *more)
     said, complained = process.communicate(timeout=300)
     return process.returncode, said, complained
-
-
-def numbers(out: Path) -> dict[str, bytes]:
-    return {path.parent.name: path.read_bytes() for path in out.glob("*/rounds.jsonl")}
-
-
-def history(out: Path) -> dict[str, list[str]]:
-    """The events of every run, in order."""
-    return {
-        path.parent.name: [json.loads(line)["event"] for line in path.read_text().splitlines()]
-        for path in out.glob("*/attempts.jsonl")
-    }
 
 
 def done_twice(out: Path) -> list[str]:
@@ -85,17 +60,6 @@ def done_twice(out: Path) -> list[str]:
         if max(started) > (path.parent / "status.json").stat().st_mtime + 0.05:
             bad.append(path.parent.name)
     return bad
-
-
-def finished(out: Path) -> int:
-    return len(list(out.glob("*/status.json")))
-
-
-def wait_until(condition, process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 120
-    while not condition() and process.poll() is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_forty_runs_killed_five_times_equal_an_unbroken_sweep_and_none_is_done_twice(

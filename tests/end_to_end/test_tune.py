@@ -6,12 +6,12 @@ import random
 import shutil
 import signal
 import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from .commands import finished, history, numbers, started, wait_until
 
 TINY = """
 title = "two methods"
@@ -29,20 +29,7 @@ TRIALS = 6  # two generations, the second of them cut short
 
 
 def start(file: Path, out: Path, *more: str) -> subprocess.Popen[str]:
-    command = [
-        sys.executable,
-        "-m",
-        "pflbench",
-        "tune",
-        str(file),
-        "--out",
-        str(out),
-        "--trials",
-        str(TRIALS),
-        *more,
-    ]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, text=True, stdout=pipe, stderr=pipe)
+    return started("tune", file, "--out", out, "--trials", TRIALS, *more)
 
 
 def tuned(file: Path, out: Path, *more: str) -> str:
@@ -55,13 +42,12 @@ def tuned(file: Path, out: Path, *more: str) -> str:
 def results(out: Path) -> dict[str, bytes]:
     """What tuning writes, and the numbers of its runs."""
     files = {name: (out / name).read_bytes() for name in ("tuned.toml", "tuning.md", "tuning.csv")}
-    return {**files, **{path.parent.name: path.read_bytes() for path in out.glob("*/rounds.jsonl")}}
+    return files | numbers(out)
 
 
 def starts(out: Path) -> list[int]:
     """How often every run was started."""
-    tries = [path.read_text().splitlines() for path in out.glob("*/attempts.jsonl")]
-    return [sum(json.loads(line)["event"] == "started" for line in lines) for lines in tries]
+    return [events.count("started") for events in history(out).values()]
 
 
 @pytest.fixture(scope="module")
@@ -86,10 +72,7 @@ def whole(file: Path) -> Path:
 def test_killed_and_gone_on_with_one_job_it_is_the_same(file: Path, whole: Path, tmp_path: Path):
     broken = tmp_path / "broken"
     process = start(file, broken, "--jobs", "1")
-    deadline = time.monotonic() + 120
-    while len(list(broken.glob("*/status.json"))) < 5 and process.poll() is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: finished(broken) >= 5, process)
     process.kill()
     process.communicate()
     assert process.returncode == -signal.SIGKILL

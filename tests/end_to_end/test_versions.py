@@ -14,7 +14,7 @@ from pflbench.records.leases import Leases
 from pflbench.sweep.launchers import task
 from pflbench.testing import TOY
 
-from .conftest import Call
+from .commands import Call
 
 PLUGIN = '''"""Mine (nobody, "nothing", nowhere 2025), Algorithm 1.
 

@@ -10,16 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from pflbench.errors import UserError
 from pflbench.report.figures import critical_difference as critical
 from pflbench.report.stats.ranks import Ranking, friedman
-
-
-def runs(table: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
-    """A row of the table is a scenario."""
-    long = (
-        table.rename_axis("scenario")
-        .reset_index()
-        .melt("scenario", var_name="method", value_name="accuracy")
-    )
-    return long.assign(seed=seed)
+from tests.factories.accuracies import by_scenario
 
 
 def ranked(frame: pd.DataFrame, **options) -> Ranking:
@@ -35,7 +26,9 @@ def ranked(frame: pd.DataFrame, **options) -> Ranking:
 def many(methods: int, blocks: int) -> Ranking:
     draws = np.random.default_rng(0)
     table = draws.normal(size=(blocks, methods)) + 0.4 * np.arange(methods)
-    return ranked(runs(pd.DataFrame(table, columns=[f"Personalized{i}" for i in range(methods)])))
+    return ranked(
+        by_scenario(pd.DataFrame(table, columns=[f"Personalized{i}" for i in range(methods)]))
+    )
 
 
 @pytest.mark.parametrize(

@@ -4,25 +4,12 @@ import math
 from itertools import product
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from pflbench.report.stats import intervals
 from pflbench.report.stats.frames import Refusal
 from pflbench.report.stats.intervals import Interval
-
-
-def frame(table: dict[str, list[float]], seeds: int = 1) -> pd.DataFrame:
-    """Runs from a list of accuracies per method: scenario by scenario, and in a scenario seed by
-    seed.
-    """
-    return pd.DataFrame(
-        [
-            {"method": method, "scenario": f"s{i // seeds}", "seed": i % seeds, "accuracy": value}
-            for method, values in table.items()
-            for i, value in enumerate(values)
-        ]
-    )
+from tests.factories.accuracies import by_method
 
 
 def test_interval_of_three_seeds_is_their_range():
@@ -61,7 +48,7 @@ def test_interval_is_refused_for_two_seeds_and_says_how_many_it_needs():
 
 
 def test_intervals_have_a_row_for_every_method_and_scenario():
-    runs = frame(
+    runs = by_method(
         {"A": [0.1, 0.2, 0.6, 0.4, 0.4, 0.4], "B": [0.1, 0.2, math.nan, 0.5, 0.6, 0.7]}, seeds=3
     )
     table = intervals.intervals(runs).set_index(["method", "scenario"])
@@ -76,6 +63,6 @@ def test_intervals_have_a_row_for_every_method_and_scenario():
 
 
 def test_the_level_of_intervals_is_that_asked_for():
-    runs = frame({"A": [0.1, 0.2, 0.3, 0.4, 0.9]}, seeds=5)
+    runs = by_method({"A": [0.1, 0.2, 0.3, 0.4, 0.9]}, seeds=5)
     wide, narrow = (intervals.intervals(runs, level).loc[0] for level in (0.95, 0.5))
     assert wide["low"] < narrow["low"] < narrow["high"] < wide["high"]

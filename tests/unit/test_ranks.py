@@ -11,6 +11,7 @@ from pflbench.errors import UserError
 from pflbench.report.stats import ranks
 from pflbench.report.stats.frames import Refusal
 from pflbench.report.stats.ranks import Agreement, Ranking
+from tests.factories.accuracies import by_scenario
 
 # AUC of four variants of C4.5 on 14 data sets: Demsar, JMLR 7 (2006), table 6. One value has a fourth
 # digit (0.9751), as the table ranks it before the other 0.975 in its row.
@@ -84,16 +85,6 @@ DEMSAR = pd.DataFrame(
 )
 
 
-def runs(table: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
-    """A row of the table is a scenario."""
-    long = (
-        table.rename_axis("scenario")
-        .reset_index()
-        .melt("scenario", var_name="method", value_name="accuracy")
-    )
-    return long.assign(seed=seed)
-
-
 def ranked(frame: pd.DataFrame, **options) -> Ranking:
     found = ranks.friedman(frame, **options)
     assert isinstance(found, Ranking), found
@@ -104,7 +95,7 @@ def test_demsars_example():
     """Published: mean ranks, CD, who differs; and chi-square 9.28 without correction for ties, sum
     (t^3 - t) = 78.
     """
-    found = ranked(runs(DEMSAR))
+    found = ranked(by_scenario(DEMSAR))
     expected = {"C4.5+m+cf": 1.964, "C4.5+m": 2.000, "C4.5+cf": 2.893, "C4.5": 3.143}
     assert found.ranks == pytest.approx(expected, abs=5e-4)
     assert list(found.ranks) == list(expected)
@@ -117,7 +108,7 @@ def test_demsars_example():
 
 def test_demsars_example_at_a_tenth():
     """Published: CD 1.12, and C4.5 differs from C4.5+m and from C4.5+m+cf."""
-    found = ranked(runs(DEMSAR), alpha=0.10)
+    found = ranked(by_scenario(DEMSAR), alpha=0.10)
     assert found.difference == pytest.approx(1.12, abs=5e-3)
     assert found.groups == (("C4.5+m+cf", "C4.5+m", "C4.5+cf"), ("C4.5+cf", "C4.5"))
 
@@ -132,7 +123,9 @@ def test_by_hand():
     """Ranks 1, 2, 3 in all of 4 blocks: chi-square N (k - 1) = 8, p = exp(-8 / 2), CD = 2.343
     sqrt(12 / 24) = 1.657.
     """
-    found = ranked(runs(pd.DataFrame({"B": [0.5, 0.6, 0.7, 0.8], "C": [0.1] * 4, "A": [0.9] * 4})))
+    found = ranked(
+        by_scenario(pd.DataFrame({"B": [0.5, 0.6, 0.7, 0.8], "C": [0.1] * 4, "A": [0.9] * 4}))
+    )
     assert found.ranks == {"A": 1.0, "B": 2.0, "C": 3.0}
     assert found.statistic == pytest.approx(8)
     assert found.p == pytest.approx(math.exp(-4))
@@ -143,7 +136,7 @@ def test_by_hand():
 def test_methods_that_differ_from_all_are_in_no_group():
     """A and B share the first two places (1.5), C is at 3, D at 4; CD 0.74."""
     rows = [(0.9, 0.8, 0.5, 0.1), (0.8, 0.9, 0.5, 0.1)] * 20
-    found = ranked(runs(pd.DataFrame(rows, columns=list("ABCD"))))
+    found = ranked(by_scenario(pd.DataFrame(rows, columns=list("ABCD"))))
     assert found.difference == pytest.approx(2.569 * math.sqrt(20 / 240), rel=1e-3)
     assert found.groups == (("A", "B"),)
 
@@ -161,27 +154,27 @@ def test_no_two_methods_differ_where_friedman_does_not_reject():
     chi-square is not large.
     """
     rows = [[1, *np.roll(range(2, 10), shift), 10] for shift in (0, 3, 6)]
-    found = ranked(runs(-pd.DataFrame(rows, columns=list("ABCDEFGHIJ"))))
+    found = ranked(by_scenario(-pd.DataFrame(rows, columns=list("ABCDEFGHIJ"))))
     assert found.p > 0.05
     assert found.ranks["J"] - found.ranks["A"] == 9 > found.difference
     assert [set(group) for group in found.groups] == [set("ABCDEFGHIJ")]
 
 
 def test_equal_methods_have_equal_ranks():
-    found = ranked(runs(pd.DataFrame(0.5, index=range(4), columns=list("ABC"))))
+    found = ranked(by_scenario(pd.DataFrame(0.5, index=range(4), columns=list("ABC"))))
     assert (found.ranks, found.statistic, found.p) == ({"A": 2.0, "B": 2.0, "C": 2.0}, 0.0, 1.0)
 
 
 def test_rounding_is_a_tie():
     table = pd.DataFrame({"A": [0.3] * 3, "B": [0.1 + 0.2] * 3, "C": [0.1] * 3})
-    assert ranked(runs(table)).ranks == {"A": 1.5, "B": 1.5, "C": 3.0}
+    assert ranked(by_scenario(table)).ranks == {"A": 1.5, "B": 1.5, "C": 3.0}
 
 
 def test_blocks_are_means_over_seeds_or_runs():
     """A is better in the mean of both seeds, B in seed 1."""
     first = pd.DataFrame({"A": [0.9] * 3, "B": [0.5] * 3, "C": [0.1] * 3})
     second = pd.DataFrame({"A": [0.5] * 3, "B": [0.6] * 3, "C": [0.1] * 3})
-    both = pd.concat([runs(first, 0), runs(second, 1)])
+    both = pd.concat([by_scenario(first, 0), by_scenario(second, 1)])
     assert ranked(both).ranks == {"A": 1.0, "B": 2.0, "C": 3.0}
     assert ranked(both).blocks == 3
     assert ranked(both, blocks="runs").ranks == {"A": 1.5, "B": 1.5, "C": 3.0}
@@ -191,7 +184,7 @@ def test_blocks_are_means_over_seeds_or_runs():
 def test_a_row_is_dropped_if_that_keeps_more_than_to_leave_out_a_method():
     table = pd.DataFrame(np.arange(40.0).reshape(10, 4), columns=list("ABCD"))
     table.loc[3, "B"] = np.nan
-    found = ranked(runs(table))
+    found = ranked(by_scenario(table))
     assert (list(found.ranks), found.blocks) == (list("DCBA"), 9)
     assert (found.left_out, found.dropped) == ((), ((3, 0),))
 
@@ -200,7 +193,7 @@ def test_a_method_is_left_out_if_that_keeps_more():
     table = pd.DataFrame(np.arange(40.0).reshape(10, 4), columns=list("ABCD"))
     table.loc[3:, "B"] = np.nan
     table.loc[0, "C"] = np.nan
-    found = ranked(runs(table))
+    found = ranked(by_scenario(table))
     assert (list(found.ranks), found.blocks) == (list("DCA"), 9)
     assert (found.left_out, found.dropped) == (("B",), ((0, 0),))
 
@@ -209,18 +202,18 @@ def test_methods_that_lack_the_same_rows_are_left_out_together():
     """To leave out only one of B and C makes no row whole."""
     table = pd.DataFrame(np.arange(50.0).reshape(10, 5), columns=list("ABCDE"))
     table.loc[2:, ["B", "C"]] = np.nan
-    assert ranked(runs(table)).left_out == ("B", "C")
+    assert ranked(by_scenario(table)).left_out == ("B", "C")
 
 
 def test_a_method_without_any_accuracy_is_reported():
-    assert ranked(runs(DEMSAR.assign(Diverged=np.nan))).left_out == ("Diverged",)
+    assert ranked(by_scenario(DEMSAR.assign(Diverged=np.nan))).left_out == ("Diverged",)
 
 
 def test_a_seed_that_a_method_lacks_is_lacking_for_all():
     """With seed 1 of scenario 0, B would have won it against A, who has seed 0 only."""
     first = pd.DataFrame({"A": [0.6, 0.6], "B": [0.5, 0.5], "C": [0.1, 0.1]})
     second = pd.DataFrame({"A": [np.nan, 0.6], "B": [0.9, 0.5], "C": [0.1, 0.1]})
-    found = ranked(pd.concat([runs(first, 0), runs(second, 1)]))
+    found = ranked(pd.concat([by_scenario(first, 0), by_scenario(second, 1)]))
     assert found.ranks == {"A": 1.0, "B": 2.0, "C": 3.0}
     assert (found.blocks, found.dropped) == (2, ((0, 1),))
 
@@ -229,7 +222,7 @@ def test_enough_blocks_come_before_more_cells():
     """One whole row of seven methods, or two of three."""
     table = pd.DataFrame(0.5, index=range(2), columns=list("ABCDEFG"))
     table.loc[1, list("DEFG")] = np.nan
-    found = ranked(runs(table))
+    found = ranked(by_scenario(table))
     assert (set(found.ranks), found.blocks) == ({"A", "B", "C"}, 2)
 
 
@@ -254,7 +247,7 @@ def test_enough_blocks_come_before_more_cells():
     ],
 )
 def test_refusals(table: dict[str, list[float]], blocks: str, reason: str):
-    assert ranks.friedman(runs(pd.DataFrame(table)), blocks=blocks) == Refusal(reason)
+    assert ranks.friedman(by_scenario(pd.DataFrame(table)), blocks=blocks) == Refusal(reason)
 
 
 # Agreement of two orders

@@ -10,19 +10,7 @@ from scipy import stats
 from pflbench.errors import UserError
 from pflbench.report.stats import significance
 from pflbench.report.stats.frames import Refusal
-
-
-def frame(table: dict[str, list[float]], seeds: int = 1) -> pd.DataFrame:
-    """Runs from a list of accuracies per method: scenario by scenario, and in a scenario seed by
-    seed.
-    """
-    return pd.DataFrame(
-        [
-            {"method": method, "scenario": f"s{i // seeds}", "seed": i % seeds, "accuracy": value}
-            for method, values in table.items()
-            for i, value in enumerate(values)
-        ]
-    )
+from tests.factories.accuracies import by_method
 
 
 def test_signed_rank_by_hand():
@@ -93,7 +81,7 @@ EIGHT = {
 
 
 def test_every_pair_is_tested_and_adjusted():
-    table = significance.paired_tests(frame(EIGHT))
+    table = significance.paired_tests(by_method(EIGHT))
     assert isinstance(table, pd.DataFrame)
     assert list(zip(table["method"], table["other"], strict=True)) == [
         ("A", "B"),
@@ -114,24 +102,24 @@ def test_methods_differ_by_the_adjusted_p_up_to_alpha_itself():
     """Six blocks all won: p = 2 / 64; two tests: 4 / 64."""
     six = {name: values[:6] for name, values in EIGHT.items() if name != "C"}
     six["D"] = [0.1] * 6
-    alone = significance.paired_tests(frame({"A": six["A"], "B": six["B"]}))
-    both = significance.paired_tests(frame(six), reference="A")
-    exactly = significance.paired_tests(frame(six), reference="A", alpha=4 / 64)
-    below = significance.paired_tests(frame(six), reference="A", alpha=4 / 64 - 1e-9)
+    alone = significance.paired_tests(by_method({"A": six["A"], "B": six["B"]}))
+    both = significance.paired_tests(by_method(six), reference="A")
+    exactly = significance.paired_tests(by_method(six), reference="A", alpha=4 / 64)
+    below = significance.paired_tests(by_method(six), reference="A", alpha=4 / 64 - 1e-9)
     found = [table["different"].tolist() for table in (alone, both, exactly, below)]
     assert found == [[True], [False, False], [True, True], [False, False]]
 
 
 def test_the_difference_is_the_mean_over_blocks():
     """Differences 0.01, 0.01, 0.01, 0.01, 0.01, 0.31."""
-    runs = frame({"A": [0.51] * 5 + [0.81], "B": [0.5] * 6})
+    runs = by_method({"A": [0.51] * 5 + [0.81], "B": [0.5] * 6})
     table = significance.paired_tests(runs)
     assert isinstance(table, pd.DataFrame)
     assert table["difference"][0] == pytest.approx(0.06)
 
 
 def test_a_reference_is_compared_with_every_other_method():
-    table = significance.paired_tests(frame(EIGHT), reference="B")
+    table = significance.paired_tests(by_method(EIGHT), reference="B")
     assert isinstance(table, pd.DataFrame)
     assert list(table["method"]) == ["B", "B"]
     assert list(table["other"]) == ["A", "C"]
@@ -141,7 +129,7 @@ def test_a_reference_is_compared_with_every_other_method():
 def test_seeds_are_averaged_before_scenarios_are_compared():
     """A wins one seed of every scenario, and loses more in the other."""
     gaps = [gap for i in range(6) for gap in (0.01 + 0.001 * i, -0.04 + 0.001 * i)]
-    runs = frame({"A": [0.5 + gap for gap in gaps], "B": [0.5] * 12}, seeds=2)
+    runs = by_method({"A": [0.5 + gap for gap in gaps], "B": [0.5] * 12}, seeds=2)
     scenarios, each = (
         significance.paired_tests(runs),
         significance.paired_tests(runs, blocks="runs"),
@@ -156,7 +144,7 @@ def test_seeds_are_averaged_before_scenarios_are_compared():
 def test_pairs_are_over_the_seeds_that_both_methods_have():
     """A's other seed of every scenario, which B lacks, would turn the result round."""
     ours = [value for i in range(6) for value in (0.6 + 0.01 * i, 0.0)]
-    runs = frame({"A": ours, "B": [0.5, math.nan] * 6}, seeds=2)
+    runs = by_method({"A": ours, "B": [0.5, math.nan] * 6}, seeds=2)
     table = significance.paired_tests(runs)
     assert isinstance(table, pd.DataFrame)
     assert (table["wins"][0], table["p"][0], table["difference"][0]) == (
@@ -167,7 +155,7 @@ def test_pairs_are_over_the_seeds_that_both_methods_have():
 
 
 def test_a_pair_with_too_few_common_blocks_is_refused_and_does_not_count_for_holm():
-    runs = frame({**EIGHT, "D": [0.1] * 5 + [math.nan] * 3})
+    runs = by_method({**EIGHT, "D": [0.1] * 5 + [math.nan] * 3})
     table = significance.paired_tests(runs, reference="A")
     assert isinstance(table, pd.DataFrame)
     last = table.iloc[-1]
@@ -178,14 +166,14 @@ def test_a_pair_with_too_few_common_blocks_is_refused_and_does_not_count_for_hol
         == "a signed-rank test at 0.05 needs 6 blocks that both methods have, there are 5"
     )
     assert table["p_holm"][0] == pytest.approx(2 * 2 / 256)
-    one = frame({"A": EIGHT["A"], "B": EIGHT["B"], "D": [0.1] * 5 + [math.nan] * 3})
+    one = by_method({"A": EIGHT["A"], "B": EIGHT["B"], "D": [0.1] * 5 + [math.nan] * 3})
     alone = significance.paired_tests(one, reference="A")
     assert isinstance(alone, pd.DataFrame)
     assert set(alone["needed"]) == {6}  # of one test; two would need 7
 
 
 def test_tests_are_refused_if_no_pair_has_enough_blocks():
-    short = frame({name: values[:5] for name, values in EIGHT.items()})
+    short = by_method({name: values[:5] for name, values in EIGHT.items()})
     found = significance.paired_tests(short)
     assert found == Refusal(
         "a signed-rank test at 0.05 needs 6 blocks that both methods have, there are 5"
@@ -196,13 +184,13 @@ def test_tests_are_refused_if_no_pair_has_enough_blocks():
 
 
 def test_a_refusal_is_that_of_the_pair_with_the_most_blocks():
-    runs = frame({"A": [0.5] * 5, "B": [0.4] * 5, "C": [0.3] * 3 + [math.nan] * 2})
+    runs = by_method({"A": [0.5] * 5, "B": [0.4] * 5, "C": [0.3] * 3 + [math.nan] * 2})
     found = significance.paired_tests(runs)
     assert isinstance(found, Refusal) and found.reason.endswith("there are 5")
 
 
 def test_one_method_has_no_pair():
-    found = significance.paired_tests(frame({"A": EIGHT["A"]}))
+    found = significance.paired_tests(by_method({"A": EIGHT["A"]}))
     assert found == Refusal("a paired test needs 2 methods, there are 1")
 
 
@@ -229,4 +217,4 @@ def test_one_method_has_no_pair():
 )
 def test_mistakes_are_one_line(change, message: str):
     with pytest.raises(UserError, match=message):
-        change(frame(EIGHT))
+        change(by_method(EIGHT))
