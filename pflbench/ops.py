@@ -207,11 +207,11 @@ def mean_of(trees: list[Any], weights: list[Tensor]) -> Any:
 
 
 @torch.no_grad()
-def class_prototypes(net: Net, client: Client, clip: float | None = None) -> tuple[Tensor, Tensor]:
+def class_prototypes(net: Net, client: Client) -> tuple[Tensor, Tensor]:
     """m_ic = (1/n_ic) sum of z = body(x) over the client's samples of class c; and n_ic.
 
-    Over all training data, in evaluation mode; `clip` bounds the norm of each z. Returns the
-    prototypes of all classes (C, k), zero where n_ic = 0, and the counts (C,) int32.
+    Over all training data, in evaluation mode. Returns the prototypes of all classes (C, k), zero
+    where n_ic = 0, and the counts (C,) int32.
     """
     net.eval()
     classes = client.task.classes
@@ -220,23 +220,18 @@ def class_prototypes(net: Net, client: Client, clip: float | None = None) -> tup
     for x, y in client.samples():
         onehot = one_hot(y, classes).double()  # (B, C)
         z = net.body(x).flatten(1).double()  # (B, k)
-        if clip is not None:
-            norm = z.norm(dim=1, keepdim=True).clamp(min=1e-12)
-            z = z * (clip / norm).clamp(max=1.0)
         total += onehot.T @ z
     means = total / client.counts.clamp(min=1)[:, None]
     return means.float(), client.counts
 
 
-def prototypes(
-    net: Net, client: Client, min_samples: int = 1, clip: float | None = None
-) -> dict[str, Tensor]:
+def prototypes(net: Net, client: Client, min_samples: int = 1) -> dict[str, Tensor]:
     """Omega_i: the prototypes of the classes of which the client holds at least `min_samples`.
 
     As they are sent: `means` (m, k), `labels` (m,) int32 and `counts` (m,) int32 of these m
     classes; an absent class has no row.
     """
-    means, counts = class_prototypes(net, client, clip)
+    means, counts = class_prototypes(net, client)
     held = (counts >= max(min_samples, 1)).nonzero().flatten()
     return {"means": means[held], "labels": held.to(torch.int32), "counts": counts[held]}
 

@@ -52,7 +52,7 @@ def test_training_with_clipping_and_dropout_stays_on_the_device(optimizer):
 
 def test_statistics_and_evaluation_stay_on_the_device():
     algorithm, client = elsewhere()
-    means, counts = ops.class_prototypes(algorithm.net(algorithm.task.initial), client, clip=1.0)
+    means, counts = ops.class_prototypes(algorithm.net(algorithm.task.initial), client)
     x, y = next(client.samples())
     scores = algorithm.predict(algorithm.task.initial, x)
     assert devices({"a": means, "b": counts, "c": scores, "d": (scores.argmax(1) == y).sum()}) == {

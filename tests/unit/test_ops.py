@@ -138,7 +138,7 @@ def test_local_sgd_without_a_batch_returns_what_it_got():
     assert all(torch.equal(trained[name], initial[name]) for name in initial)
 
 
-def test_class_prototypes_and_clipping():
+def test_class_prototypes_are_means_of_representations():
     federation = toy("fedavg")
     client, task = federation.client(0), federation.algorithm.task
     net = task.net(task.initial)
@@ -149,12 +149,6 @@ def test_class_prototypes_and_clipping():
         assert counts[c] == (y == c).sum()
         expected = z[y == c].mean(0) if counts[c] else torch.zeros(8)
         torch.testing.assert_close(means[c], expected)
-    bound = z.norm(dim=1).median().item()
-    clipped = z * (bound / z.norm(dim=1, keepdim=True)).clamp(max=1)
-    c = int(counts.argmax())
-    torch.testing.assert_close(
-        ops.class_prototypes(net, client, clip=bound)[0][c], clipped[y == c].mean(0)
-    )
 
 
 def omega(labels, values, counts):
@@ -304,18 +298,6 @@ def test_prototypes_are_of_the_classes_with_enough_samples(least, labels, counts
     assert omega["counts"].tolist() == counts
     assert (omega["labels"].dtype, omega["counts"].dtype) == (torch.int32, torch.int32)
     assert torch.equal(omega["means"], ops.class_prototypes(net, client)[0][labels])
-
-
-def test_every_representation_is_clipped_before_the_mean():
-    client, net = with_classes(1, 1, 1)
-    x, _ = next(client.samples())
-    norms = net.body(x).detach().norm(dim=1)
-    bound = float(norms.min()) / 2
-    clipped = ops.prototypes(net, client, clip=bound)["means"][0]
-    expected = (net.body(x).detach() * (bound / norms)[:, None]).mean(0)
-    torch.testing.assert_close(clipped, expected)
-    whole = ops.prototypes(net, client, clip=2 * float(norms.max()))["means"]
-    assert torch.equal(whole, ops.prototypes(net, client)["means"])
 
 
 def test_no_prototypes_have_a_width():
