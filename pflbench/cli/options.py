@@ -70,7 +70,7 @@ RUN: dict[str, Any] = {
     "rounds": Annotated[int | None, _option("Communication rounds. [200]", "N")],
     "seed": Annotated[int | None, _option("Seed of everything random. [0]", "N")],
     "participation": Annotated[
-        float | None, _option("Fraction of the clients in a round. [1.0]", "FRACTION")
+        float | None, _option("Fraction of the clients that take part per round. [1.0]", "FRACTION")
     ],
     "eval_every": Annotated[
         int | None, _option("Evaluate every N rounds, and after the last. [1]", "N")

@@ -41,7 +41,7 @@ Searched = Annotated[
     list[str] | None,
     typer.Option(
         "--tune",
-        help="Hyperparameters in place of 'default': lr and the method's own rates and weights.",
+        help="Hyperparameters instead of 'default': lr and the method's own rates and weights.",
         metavar="NAMES",
     ),
 ]
@@ -49,7 +49,7 @@ Grid = Annotated[
     list[str] | None,
     typer.Option(
         "--grid",
-        help="Values to try in place of a search: lr=0.01,0.1; several make a grid.",
+        help="Values to try instead of a search: lr=0.01,0.1; several make a grid.",
         metavar="NAME=VALUES",
     ),
 ]

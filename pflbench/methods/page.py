@@ -7,8 +7,8 @@ from pflbench.methods import describe, registry
 
 HEAD = """# The methods
 
-Made from the plugins by `python -m pflbench.methods.page`; do not edit. Evaluated is the point of the reported
-accuracy: pre, before local training, or post, right after it; both are recorded.
+Made from the plugins by `python -m pflbench.methods.page`; do not edit. "Evaluated" says when the reported
+accuracy is measured: pre, before local training, or post, right after it; both are recorded.
 """
 COMMUNICATION = """## Communication
 

@@ -39,7 +39,7 @@ def test_the_marks_in_which_the_paper_errs_are_listed():
     for one in misprints.DIFFERENCES:
         column = columns[one.column]
         where = f"{column.group}, {column.title}".replace("\u03b2", "beta")
-        kind = "place" if one.kind == "superscript" else one.kind
+        kind = "rank" if one.kind == "superscript" else one.kind
         printed, computed = (PLACES.get(mark, mark) for mark in (one.printed, one.computed))
         cells = (where, one.method, one.measure, kind, printed, computed, one.reason)
         expected.append(f"| {' | '.join(cells)} |")

@@ -31,7 +31,7 @@ WHERE = "Digits, Dirichlet 0.1, N=20"
         (Choice(weighted=True), "mean over clients (weighted by their test samples)"),
         (Choice(), "both means over 2 seeds"),
         (Choice(std="seeds"), "mean over 2 seeds, and std over seeds"),
-        (Choice(), "Each method is evaluated at its own point"),
+        (Choice(), "Each method has its own evaluation point"),
         (Choice(point="post"), "All methods are evaluated right after local training (post)."),
         (Choice(), "Scale: small. Data: Digits (8 samples)."),
         (Choice(), "In all scenarios: at most 250 samples per client."),

@@ -3,7 +3,7 @@ scenario.
 
 All is computed from the numbers as they are displayed, the means too (exactly, and rounded only to
 be shown): a reader can check every mark with the table in hand, and a difference that it does not
-show earns none. Higher accuracy is better, and lower std. Equal numbers share a place (1, 2, 2, 4)
+show earns none. Higher accuracy is better, and lower std. Equal numbers share a rank (1, 2, 2, 4)
 and are neither better nor worse than each other.
 """
 

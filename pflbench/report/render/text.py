@@ -81,7 +81,7 @@ def legend(marked: Marked, notation: Notation) -> str:
     first, second, third = notation.places
     parts = [
         f"{first} {second} {third}: first, second and third of a column (highest accuracy, lowest"
-        " std), equal numbers sharing a place.",
+        " std), equal numbers sharing a rank.",
         f"{notation.better} {notation.worse}: better, worse than the mean of the methods in the"
         " column.",
     ]

@@ -61,4 +61,4 @@ def _point(layout: Layout, choice: Choice) -> str:
     if choice.point or len(points) == 1:
         point = choice.point or points.pop()
         return f"All methods are evaluated {POINTS.get(point, point)}."
-    return "Each method is evaluated at its own point: before local training, or right after it."
+    return "Each method has its own evaluation point: before local training, or right after it."

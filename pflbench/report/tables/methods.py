@@ -36,8 +36,8 @@ def _methods(known: Sequence[dict[str, Any]]) -> TablePart:
     rows: list[list[Value]] = [[str(method[name]) for name in names] for method in known]
     heads = [Head("Method"), Head("Family"), Head("Evaluated"), Head("Evaluated model", width=0.5)]
     caption = (
-        "The methods. Evaluated: the point of the reported accuracy, before local training (pre) or"
-        " right after it (post)."
+        "The methods. Evaluated: when the reported accuracy is measured, before local training (pre)"
+        " or right after it (post)."
     )
     return grid("methods", "Methods", caption, heads, rows, "tab:methods")
 
