@@ -1,7 +1,9 @@
 """The two ways in which pflbench fails: the user's mistake (exit code 2) and a failed run (exit code 1)."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+
+NEAR = 0.6  # the least similarity of a name that is suggested: 1 is the same
 
 
 class UserError(Exception):
@@ -16,9 +18,23 @@ class RunFailed(Exception):
         self.details = details
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
-    """The error for a name that is not in a list, with the nearest one that is."""
+def unknown(
+    kind: str, name: str, known: Iterable[str], files: Mapping[str, str] | None = None
+) -> UserError:
+    """The error for a name that is not in a list, with the nearest one that is, or the nearest of
+    these files.
+    """
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1)
-    hint = f" did you mean {near[0]!r}?" if near else ""
-    return UserError(f"unknown {kind} {name!r};{hint} known: {', '.join(names) or 'none'}")
+    near = hint(name, names, files or {})
+    return UserError(f"unknown {kind} {name!r}{near or ';'} known: {', '.join(names) or 'none'}")
+
+
+def hint(name: str, known: Iterable[str], files: Mapping[str, str]) -> str:
+    """What a mistyped name may have been meant to be: "; did you mean 'fedavg'?". A file, by its
+    name without what follows the point, comes before a name that is no nearer.
+    """
+    shown = {**{one: one for one in known}, **files}
+    typed = name.rpartition("/")[2].lower()
+    alike = {one: difflib.SequenceMatcher(None, one.lower(), typed).ratio() for one in shown}
+    best = max(shown, key=lambda one: (alike[one], one in files), default="")
+    return f"; did you mean {shown[best]!r}?" if best and alike[best] >= NEAR else ""

@@ -78,6 +78,8 @@ def _method(name: str | None, plugin: Path | None, file: Path | None) -> str:
 
     if name is None and file is not None:
         name = config.from_toml(file)[0].get("algorithm")
+        if str(name).endswith(".py"):
+            name = str(file.parent / str(name))  # relative to the file
     if plugin is not None:
         if plugin.suffix != ".py":
             raise UserError(f"--plugin {plugin}: must be a Python file, PATH.py")

@@ -16,11 +16,16 @@ from pflbench.methods import registry, versions
 
 
 def make_run(
-    method: str | type[Algorithm], settings: Mapping[str, Any], hparams: Mapping[str, Any]
+    method: str | type[Algorithm],
+    settings: Mapping[str, Any],
+    hparams: Mapping[str, Any],
+    name: str | None = None,
 ) -> Run:
-    """A run of a method (its name, the path of its file, or its class)."""
+    """A run of a method (its name, the path of its file, or its class), under another name than
+    its own if one is given.
+    """
     cls = registry.load(method) if isinstance(method, str) else method
-    run = Run(registry.name_of(cls), **_with_clients(checked(settings)))
+    run = Run(name or registry.name_of(cls), **_with_clients(checked(settings)))
     complete_hparams = complete(registry.hparams_type(cls), hparams, run.dataset, cls.title)
     version = versions.version_of(registry.file_of(cls))
     return dataclasses.replace(run, hparams=dataclasses.asdict(complete_hparams), version=version)

@@ -3,6 +3,7 @@ a file.
 """
 
 import dataclasses
+import hashlib
 import importlib
 import importlib.util
 import sys
@@ -13,7 +14,7 @@ from types import ModuleType
 
 import pflbench.algorithms
 from pflbench.api import Algorithm, Hparams
-from pflbench.errors import UserError, unknown
+from pflbench.errors import UserError, hint, unknown
 from pflbench.methods import files
 from pflbench.methods.files import plain
 
@@ -31,7 +32,7 @@ def load(plugin: str) -> type[Algorithm]:
         return _only_algorithm(_from_path(Path(plugin)), plugin)
     known = {plain(name): name for name in names()}
     if plain(plugin) not in known:
-        raise unknown("method", plugin, names())
+        raise unknown("method", plugin, names(), files.near(plugin))
     name = known[plain(plugin)]
     if name in files.shipped():
         return _only_algorithm(_imported(name), f"algorithms/{name}.py")
@@ -72,7 +73,7 @@ def _imported(name: str) -> ModuleType:
 
 def _from_path(path: Path) -> ModuleType:
     if not path.is_file():
-        raise UserError(f"no plugin file {str(path)!r}")
+        raise UserError(f"no plugin file {str(path)!r}{hint(path.stem, names(), files.near(path))}")
     for folder in pflbench.algorithms.__path__:
         ours = Path(folder) / path.name
         if ours.is_file() and not ours.samefile(path):
@@ -80,7 +81,8 @@ def _from_path(path: Path) -> ModuleType:
                 f"plugin {path} has the name of a method of pflbench;"
                 " give its file a name of its own"
             )
-    name = f"pflbench_plugins.{path.stem}"
+    place = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:10]
+    name = f"pflbench_plugins.{place}.{path.stem}"  # two files of one name are two modules
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None

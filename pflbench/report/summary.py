@@ -83,15 +83,20 @@ def grouped(runs: Sequence[Numbers], weighted: bool = False) -> list[Row]:
     """A row for the finished runs that differ in their seed only, and for every other that has
     started; numbers are means over seeds. By data, partition and accuracy.
     """
+    from pflbench.report.grouping.layout import titles_of  # with pandas, which a run does without
+
     started = list({run.planned.id: run for run in runs if run.about}.values())
     together: dict[str, list[Numbers]] = {}
     for run in started:
         together.setdefault(_group(run), []).append(run)
     configurations = _differences(started)
+    titles = titles_of(started)
     rows = []
     for members in together.values():
         found = [row(member, weighted) for member in members]
-        rows.append({**_together(found), "configuration": configurations[found[0]["id"]]})
+        title = titles[found[0]["algorithm"]]
+        configuration = configurations[found[0]["id"]]
+        rows.append({**_together(found), "method": title, "configuration": configuration})
     return sorted(rows, key=_place)
 
 

@@ -16,7 +16,7 @@ run, `[hparams]`, and
 import itertools
 import json
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from pflbench.methods.files import plain
 from pflbench.methods.hyperparameters import make_run
 from pflbench.records import published, report_options
 from pflbench.records.plan import Plan, Planned
+from pflbench.sweep import plugins
 
 SCALES = "scales"  # the file of the tiers, in the folder of the experiments
 RUNS = ("title", "include", "algorithms", "seeds", "hparams", "scenarios", "variants", "methods")
@@ -61,14 +62,15 @@ def read(name: str, above: tuple[Path, ...] = ()) -> Table:
     here = path.resolve()
     if here in above:
         raise UserError(f"{path} includes itself, by way of {', '.join(one.name for one in above)}")
-    table = _toml(path)
+    table = plugins.from_file(_toml(path), path)
     if "published" in table:
         table["published"] = published.beside(path, table["published"])
     base = table.pop("include", None)
     if base is not None:
         neighbour = path.parent / f"{base}.toml"
         own = neighbour.is_file() and neighbour.resolve() != here  # it may include ours of its name
-        table = {**read(str(neighbour) if own else str(base), (*above, here)), **table}
+        included = read(str(neighbour) if own else str(base), (*above, here))
+        table = {**plugins.without_others(included, table), **table}
     return table
 
 
@@ -76,6 +78,7 @@ def overridden(table: Mapping[str, Any], given: Mapping[str, Any]) -> Table:
     """A table in which what is given holds everywhere, also in blocks; hyperparameters are added to
     those there.
     """
+    table = plugins.without_others(dict(table), given)
     new = {**table, **given}
     for key in ("scenarios", "variants"):
         if key in table and key not in given:
@@ -110,19 +113,20 @@ def make(name: str, table: Mapping[str, Any], scale: str = "paper", command: str
         if key not in KEYS and key not in SETTINGS:
             raise unknown(f"key of experiment {name}", key, [*KEYS, *SETTINGS])
     tier = _tier(scale)
-    plugins = {plugin: registry.load(plugin) for plugin in _algorithms(table.get("algorithms"))}
-    known = [registry.name_of(method) for method in plugins.values()]
+    methods = {plugin: registry.load(plugin) for plugin in _algorithms(table.get("algorithms"))}
+    names = plugins.names(methods)
     seeds = _seeds(table.get("seeds", 1), tier)
     runs = []
     for scenario, variant in itertools.product(
         blocks(table, "scenarios"), blocks(table, "variants")
     ):
-        own = [_methods(name, layer, known) for layer in (table, scenario, variant)]
-        for seed, (plugin, method) in itertools.product(seeds, plugins.items()):
-            called = plain(registry.name_of(method))
-            layers = [table, scenario, variant, *(methods.get(called, {}) for methods in own)]
+        own = [_methods(name, layer, [*names.values()]) for layer in (table, scenario, variant)]
+        for seed, (plugin, method) in itertools.product(seeds, methods.items()):
+            called = plain(names[plugin])
+            layers = [table, scenario, variant, *(single.get(called, {}) for single in own)]
             settings, hparams = _merged(layers)
-            run = make_run(method, {**scaled(settings, tier), "seed": seed}, hparams)
+            settings = {**scaled(settings, tier), "seed": seed}
+            run = make_run(method, settings, hparams, names[plugin])
             words = _words([run.dataset, run.partition], scenario), _words([], variant)
             runs.append(Planned(run.id, plugin, *words, run))
     full = name if scale == "paper" else f"{name}-{scale}"
@@ -162,15 +166,16 @@ def scaled(settings: Mapping[str, Any], tier: Mapping[str, Any]) -> Table:
 
 
 def chosen(runs: Iterable[Planned], only: Iterable[str], exclude: Iterable[str]) -> list[Planned]:
-    """The runs that match every `only` and no `exclude`: NAME=VALUE[,VALUE], or methods; with * and
-    ?.
+    """The runs that match every `only` and no `exclude`: NAME=VALUE[,VALUE], or methods by name,
+    title or path; with * and ?.
     """
-    wanted, unwanted = [_condition(text) for text in only], [_condition(text) for text in exclude]
+    every = list(runs)
+    wanted = [_condition(text, every) for text in only]
+    unwanted = [_condition(text, every) for text in exclude]
     return [
         run
-        for run in runs
-        if all(_matches(run, *condition) for condition in wanted)
-        and not any(_matches(run, *condition) for condition in unwanted)
+        for run in every
+        if all(fits(run) for fits in wanted) and not any(fits(run) for fits in unwanted)
     ]
 
 
@@ -187,23 +192,21 @@ def listed(text: str) -> list[str]:
     return items
 
 
-def _condition(text: str) -> tuple[str, list[str]]:
+def _condition(text: str, runs: list[Planned]) -> Callable[[Planned], bool]:
     name, equals, values = text.partition("=")
-    if not equals:
-        return "algorithm", listed(text)
+    if not equals or name == "algorithm":
+        meant = {one for pattern in listed(values or text) for one in plugins.called(runs, pattern)}
+        return lambda run: run.plugin in meant
     known = [*SETTINGS, "algorithm", "seed", "variant"]
     if name not in known:
         raise unknown("name in --only or --exclude", name, known)
-    return name, listed(values)
+    patterns = listed(values)
 
+    def fits(run: Planned) -> bool:
+        value = run.variant if name == "variant" else getattr(run.run, name)
+        return any(fnmatchcase(str(value), pattern) for pattern in patterns)
 
-def _matches(planned: Planned, name: str, patterns: list[str]) -> bool:
-    if name == "algorithm":
-        return any(
-            fnmatchcase(plain(planned.run.algorithm), plain(pattern)) for pattern in patterns
-        )
-    value = planned.variant if name == "variant" else getattr(planned.run, name)
-    return any(fnmatchcase(str(value), pattern) for pattern in patterns)
+    return fits
 
 
 def blocks(table: Mapping[str, Any], key: str) -> list[Table]:

@@ -65,7 +65,7 @@ class Study:
     ) -> None:
         self.block, self.variant, self.first = block, variant, tuple(first)
         self.method = registry.load(first[0].plugin)
-        self.name = registry.name_of(self.method)
+        self.name = first[0].run.algorithm
         self.scenario = first[0].scenario
         run = first[0].run
         self.dimensions: tuple[Dimension, ...]

@@ -10,6 +10,7 @@ import tomli_w
 
 from pflbench.methods.files import plain
 from pflbench.records import run_folder
+from pflbench.sweep import plugins
 from pflbench.sweep.experiment import Table
 from pflbench.sweep.tuning import Study
 
@@ -19,7 +20,8 @@ def write(folder: Path, table: Table, found: Sequence[Study]) -> list[Path]:
     made = rows(found)
     files = {"tuning.csv": _csv(made), "tuning.md": f"{caption(found)}\n\n{_markdown(made)}\n"}
     if not any(study.unfinished for study in found):
-        files["tuned.toml"] = tomli_w.dumps(tuned(table, found))
+        best = plugins.for_file(tuned(table, found), folder / "tuned.toml")
+        files["tuned.toml"] = tomli_w.dumps(best)
     for name, content in files.items():
         run_folder.write(folder / name, content.encode())
     return [folder / name for name in files]

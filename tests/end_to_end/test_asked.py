@@ -12,6 +12,7 @@ import pytest
 
 from pflbench.cli import options
 from pflbench.config import SETTINGS
+from pflbench.methods import files
 from pflbench.records import plan
 from pflbench.records.plan import Plan
 
@@ -168,3 +169,19 @@ def test_options_override_a_file_in_tuning_too(call: Call):
     code, out, err = call(*words, "--dry-run", "--no-probe", "--trials", "2")
     assert (code, err) == (0, "")
     assert [line.split()[0] for line in out.splitlines()[1:-1]] == ["FedAvg"]
+
+
+def test_two_files_of_one_name_have_a_row_each(call: Call):
+    for folder in ("first", "second"):
+        Path(folder).mkdir()
+        Path(f"{folder}/mine.py").write_text(files.shipped()["fedavg"].read_text())
+    words = ["--algorithms", "first/mine.py,second/mine.py", *TINY, "--partitions", "iid"]
+    found = swept(call, *words, "--only", "second/mine.py")
+    assert [path.name for path in Path("out").glob("*_mine-*")] == [found.runs[1].id]
+    swept(call, *words)
+    code, out, _ = call("report", "out", "--only", "tables", "--json")
+    assert code == 0
+    both = {"FedAvg (first_mine)", "FedAvg (second_mine)"}
+    assert {row["method"] for row in json.loads(out)["rows"]} == both
+    table = next(Path("out/report").rglob("accuracy.csv")).read_text()
+    assert all(title in table for title in both)

@@ -133,7 +133,7 @@ def lay_out(
     """
     runs, twice = _once(experiment.runs)
     columns = _columns(runs, single=experiment.plan.name == OTHERS)
-    titles = _titles([run for one in (experiment, *everything) for run in one.runs])
+    titles = titles_of([run for one in (experiment, *everything) for run in one.runs])
     cells: dict[tuple[Row, str], tuple[Numbers, ...]] = {}
     for key, members in columns.items():
         for run, variant in zip(members, _variants(members), strict=True):
@@ -225,7 +225,7 @@ def _names_that_differ(tables: Sequence[Mapping[str, Any]]) -> list[str]:
     return [name for name in known if any(t.get(name) != first.get(name) for t in tables)]
 
 
-def _titles(runs: Sequence[Numbers]) -> dict[str, str]:
+def titles_of(runs: Sequence[Numbers]) -> dict[str, str]:
     """Titles of methods by name: their own, before the first run a paper's; the name is added to
     equal ones.
     """
