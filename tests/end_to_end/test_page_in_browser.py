@@ -196,7 +196,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Picture("curves-b", "Curves, b", "", picture(), PDF),
     )
     many = {**table, "title": "Many", "algorithms": ["local", "fedavg", "ditto"], "seeds": 3}
-    made_up(folder / "many", "many", many, {0: "failed", 3: "failed", 6: "failed"})
+    write_sweep(folder / "many", "many", many, {0: "failed", 3: "failed", 6: "failed"})
     (other,) = runs.collect(folder / "many", Choice())
     sheets = [Sheet(section, pictures, experiment), Sheet(Section("many", "Many"), (), other)]
     path = folder / "index.html"
