@@ -1,12 +1,12 @@
 """Rounds with a cohort of 20 of more and more clients, each number of clients in a process of its own."""
 
-import multiprocessing
 import resource
 import time
 from multiprocessing.connection import Connection
 
 import torch
 
+from pflbench.simulation import fork_server
 from pflbench.simulation.engine import Serial
 from pflbench.simulation.federation import Federation
 
@@ -19,7 +19,7 @@ COHORT = 20
 
 def measure(turns: int) -> list[Finding]:
     """Seconds of a round over those at 100 clients, and resident memory; 20 clients are evaluated."""
-    context = multiprocessing.get_context("spawn")
+    context = fork_server.context()  # a child of this process would start with its peak of memory
     pipes: dict[int, Connection] = {}
     for clients in CLIENTS:
         pipes[clients], theirs = context.Pipe()

@@ -7,7 +7,6 @@ are tensors. The harness copies at every hand-over, so no two parties ever share
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -186,10 +185,6 @@ LARGE = 256
 """Samples in a batch without gradients. Twice as many take longer: the system then hands out fresh memory each time."""
 
 
-KEPT_BYTES = 2**28
-"""Of a client's inputs that are made once and kept while the client is at work, not for every batch."""
-
-
 class Samples(Protocol):
     """Samples that are read on demand: a uint8 tensor, or rows of a memory map."""
 
@@ -230,26 +225,12 @@ class Client:
         for _ in range(epochs if len(self.y) else 0):
             for rows in torch.randperm(len(self.y), generator=order).split(size):
                 here = rows.to(self.y.device)
-                yield self.inputs(rows) if z is None else z[here], self.y[here]
+                yield self.task.pixels(self.x[rows]) if z is None else z[here], self.y[here]
 
     def samples(self, size: int = LARGE) -> Iterator[tuple[Tensor, Tensor]]:
         """All training samples once, in order, in large batches: for statistics."""
         for rows in torch.arange(len(self.y)).split(size) if len(self.y) else ():
-            yield self.inputs(rows), self.y[rows.to(self.y.device)]
-
-    def inputs(self, rows: Tensor) -> Tensor:
-        """Some samples as inputs of the network."""
-        if self._all_inputs is None:
-            return self.task.pixels(self.x[rows])
-        chosen = self._all_inputs.permute(0, 2, 3, 1).index_select(0, rows.to(self.y.device))
-        return chosen.permute(0, 3, 1, 2)  # channels-last, as `pixels` gives them
-
-    @cached_property
-    def _all_inputs(self) -> Tensor | None:
-        """All samples as inputs, made once; None if they need too much memory."""
-        if 4 * len(self.y) * math.prod(self.task.shape) > KEPT_BYTES:
-            return None
-        return self.task.pixels(self.x[torch.arange(len(self.y))])
+            yield self.task.pixels(self.x[rows]), self.y[rows.to(self.y.device)]
 
     def generator(self, *names: object) -> torch.Generator:
         """A random stream of this client in this round, named."""
