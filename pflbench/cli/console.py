@@ -72,7 +72,8 @@ class Progress:
         self.done = 0
         self.resumed = 0  # rounds that were there at the start
         self.megabytes = 0.0
-        self.accuracy: float | None = None
+        self.accuracy: float | None = None  # mean over clients, of the newest evaluation
+        self.evaluated = 0  # the round of that evaluation
         self.times: list[float] = []  # at the start, and after every round
 
     def __enter__(self) -> Self:
@@ -115,9 +116,21 @@ class Progress:
         return duration((recent[-1] - recent[0]) / (len(recent) - 1) * (self.rounds - self.done))
 
     @property
+    def is_evaluated(self) -> bool:
+        """Whether the accuracy is that of the newest round."""
+        return self.accuracy is not None and self.evaluated == self.done
+
+    def what(self, accuracy: str) -> str:
+        """A round in words; `accuracy` is what to say of it, if anything."""
+        cost = [f"{self.megabytes:.1f} MB", f"{self.left} left"]
+        return "  ".join([*filter(None, [accuracy]), *cost])
+
+    @property
     def shown_accuracy(self) -> str:
-        """Mean accuracy over clients at the evaluation point, of the newest evaluation."""
-        return f"{'--' if self.accuracy is None else f'{100 * self.accuracy:.2f}'} % ({self.point})"
+        """The accuracy of the newest evaluation at the evaluation point."""
+        if self.accuracy is None:
+            return ""
+        return f"accuracy {100 * self.accuracy:.2f} % ({self.point})"
 
     def _count(self, record: Mapping[str, Any]) -> None:
         self.megabytes += (
@@ -128,10 +141,13 @@ class Progress:
         ]
         if known:
             self.accuracy = sum(known) / len(known)
+            self.evaluated = record["round"]
 
 
 class Lines(Progress):
-    """A line for every twentieth of the rounds, after ten seconds without one, and for the last."""
+    """A line for the first evaluation in every twentieth of the rounds, after ten seconds without
+    one, and for the last round. Only rounds that were evaluated have an accuracy.
+    """
 
     shown = -1.0  # rounds at the newest line
     at = 0.0  # when that was
@@ -143,17 +159,15 @@ class Lines(Progress):
                 print(f"resuming after round {self.resumed} of {self.rounds}", flush=True)
             self.shown, self.at = self.done, now
             return
-        due = (
-            self.done - self.shown >= self.rounds / LINES or now - self.at >= SECONDS_BETWEEN_LINES
-        )
-        if due or self.done == self.rounds:
+        due = self.is_evaluated and self.done - self.shown >= self.rounds / LINES
+        if due or now - self.at >= SECONDS_BETWEEN_LINES or self.done == self.rounds:
             self.shown, self.at = self.done, now
-            what = f"accuracy {self.shown_accuracy}  {self.megabytes:.1f} MB  {self.left} left"
+            what = self.what(self.shown_accuracy if self.is_evaluated else "")
             print(f"round {self.done:>{len(str(self.rounds))}}/{self.rounds}  {what}", flush=True)
 
 
 class Bar(Progress):
-    """A bar on a terminal."""
+    """A bar on a terminal. An accuracy of an earlier round is shown with that round."""
 
     def __init__(self, rounds: int, point: str) -> None:
         super().__init__(rounds, point)
@@ -168,7 +182,10 @@ class Bar(Progress):
         self._task: progress.TaskID | None = None
 
     def show(self) -> None:
-        what = f"accuracy {self.shown_accuracy}  {self.megabytes:.1f} MB  {self.left} left"
+        accuracy = self.shown_accuracy
+        if accuracy and not self.is_evaluated:
+            accuracy += f" after round {self.evaluated}"
+        what = self.what(accuracy)
         if self._task is None:
             if self.resumed:
                 print(f"resuming after round {self.resumed} of {self.rounds}")

@@ -60,6 +60,7 @@ class RunStatus(RunState):
     round: int = 0
     seconds: float | None = None  # per round
     accuracy: float | None = None  # mean over clients, of the newest evaluation
+    evaluated: int = 0  # the round of that evaluation
     point: str = ""
 
     @property
@@ -111,6 +112,7 @@ class StatusReader:
             round=int(timing.get("round", 0)),
             seconds=timing.get("wall"),
             accuracy=sum(known) / len(known) if known else None,
+            evaluated=int(record.get("round", 0)),
             point=point,
         )
 

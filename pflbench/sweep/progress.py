@@ -72,10 +72,13 @@ class SweepProgress:
 
 
 def result(run: RunStatus) -> str:
-    """The result of a run: its accuracy, or why it has none."""
-    if run.reason:
+    """The result of a run: its accuracy, with the round if that is not the newest one, or why it
+    has none.
+    """
+    if run.reason or run.accuracy is None:
         return run.reason
-    return "" if run.accuracy is None else f"{100 * run.accuracy:.2f} % ({run.point})"
+    then = "" if run.evaluated == run.round else f" after round {run.evaluated}"
+    return f"{100 * run.accuracy:.2f} % ({run.point}){then}"
 
 
 class Lines(SweepProgress):

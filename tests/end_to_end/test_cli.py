@@ -115,6 +115,58 @@ def test_lines_come_for_every_twentieth_and_after_ten_seconds(
     assert told[0] == "round  10/200  accuracy 50.00 % (post)  11.0 MB  0:02 left"
 
 
+def rounds_shown(
+    progress: console.Progress, rounds: int, every: int, capsys: pytest.CaptureFixture[str]
+) -> list[str]:
+    """What is shown of rounds, every so many of which are evaluated: 0.01 correct after round 1."""
+    progress.start(0, [])
+    for number in range(rounds + 1):
+        accuracy = {"accuracy": {"post": [number / 100]}} if number % every == 0 else {}
+        progress.watch({"round": number, "bytes": {}, **accuracy}, {})
+    progress.close()
+    return capsys.readouterr().out.splitlines()
+
+
+def test_a_line_has_an_accuracy_only_if_its_round_was_evaluated(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    seconds = iter(range(0, 10**6, 10))  # a line is due after every round
+    monkeypatch.setattr(time, "monotonic", lambda: next(seconds))
+    told = rounds_shown(console.Lines(40, "post"), 40, 8, capsys)
+    shown = {int(line.split()[1].split("/")[0]): "accuracy" in line for line in told}
+    assert shown == {number: number % 8 == 0 for number in range(41)}
+
+
+def test_lines_of_a_quick_run_are_those_of_its_evaluations(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(time, "monotonic", lambda: 0.0)
+    told = rounds_shown(console.Lines(100, "post"), 100, 7, capsys)
+    assert [line.split("/")[0] for line in told] == [
+        f"round {n:>3}" for n in (*range(7, 99, 7), 100)
+    ]
+    assert told[0] == "round   7/100  accuracy 7.00 % (post)  0.0 MB  0:00 left"
+    assert told[-1] == "round 100/100  0.0 MB  0:00 left"
+
+
+def test_a_bar_says_of_which_round_its_accuracy_is(capsys: pytest.CaptureFixture[str]):
+    said = []
+
+    class Heard(console.Bar):
+        def what(self, accuracy: str) -> str:
+            said.append(accuracy)
+            return super().what(accuracy)
+
+    rounds_shown(Heard(3, "post"), 3, 2, capsys)
+    assert said == [
+        "",
+        "accuracy 0.00 % (post)",
+        "accuracy 0.00 % (post) after round 0",
+        "accuracy 2.00 % (post)",
+        "accuracy 2.00 % (post) after round 2",
+    ]
+
+
 def test_json_is_all_that_is_on_stdout(call: Call):
     run = json.loads(fine(call, "run", "fedper", *SMALL, "--rounds", "2", "--json"))
     assert (run["status"], run["round"], run["point"], run["clients"]) == ("finished", 2, "pre", 4)

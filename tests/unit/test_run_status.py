@@ -65,7 +65,9 @@ def test_a_run_with_a_living_lease_is_running(folder, run):
     now = {"owner": owner, "point": "post"}
     assert look(folder) == status_of(folder, "running", accuracy=pytest.approx(0.15), **now)
     play(run, 1, accuracy={"pre": [0.9, 0.9], "post": [0.5, None]})
-    assert look(folder) == status_of(folder, "running", round=1, seconds=2.0, accuracy=0.5, **now)
+    assert look(folder) == status_of(
+        folder, "running", round=1, evaluated=1, seconds=2.0, accuracy=0.5, **now
+    )
 
 
 def test_a_run_whose_owner_is_dead_is_missing_and_its_rounds_are_not_lost(folder, run):

@@ -11,6 +11,7 @@ from pflbench.methods.hyperparameters import make_run
 from pflbench.records import run_folder
 from pflbench.records.leases import Leases
 from pflbench.records.plan import Planned
+from pflbench.records.status import StatusReader
 from pflbench.sweep import progress
 from pflbench.sweep.launchers.task import Task
 from pflbench.sweep.progress import Lines, Live, SweepProgress
@@ -287,6 +288,17 @@ def test_a_result_is_its_accuracy_or_why_there_is_none(reason, accuracy, said):
         planned("fedavg"), "finished", Path(), reason=reason, accuracy=accuracy, point="post"
     )
     assert progress.result(run) == said
+
+
+def test_an_accuracy_of_an_earlier_round_is_shown_with_that_round(tmp_path, clock):
+    told = SweepProgress()
+    swept(tmp_path, {"fedavg": "finished"}, told)
+    (run,) = told.known.values()
+    assert progress.result(run) == "37.50 % (pre)"
+    with (run.folder / "timing.jsonl").open("a") as file:
+        file.write('{"round": 3, "wall": 3.0}\n')
+    later = StatusReader(Leases(tmp_path), lambda plugin: "").status(run.planned)
+    assert progress.result(later) == "37.50 % (pre) after round 2"
 
 
 def test_quiet_progress_says_nothing_and_knows_all(tmp_path, clock, capsys):
