@@ -11,11 +11,14 @@ class UserError(Exception):
 
 
 class RunFailed(Exception):
-    """A run that could not be finished: one line, with the traceback of its cause in `details`."""
+    """A run that could not be finished: one line, with the traceback of its cause in `details`.
+    Failures of one `cause` have the same.
+    """
 
-    def __init__(self, message: str, details: str = "") -> None:
+    def __init__(self, message: str, details: str = "", cause: str = "") -> None:
         super().__init__(message)
         self.details = details
+        self.cause = cause
 
 
 def unknown(

@@ -1,6 +1,6 @@
 """`pflbench check`: whether a method keeps to the contract."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,18 +20,29 @@ def check(
     for result in testing.checks(plugin):
         outcome = "FAIL" if not result.passed else "expected" if result.expected_failure else "ok"
         row = {"check": result.name, "outcome": outcome, "message": result.message}
-        found.append({**row, "seconds": result.seconds})
+        found.append({**row, "because_of": result.because_of, "seconds": result.seconds})
         reason = {
             "FAIL": result.message,
             "expected": result.expected_failure,
             "ok": testing.describe(result.name),
         }
-        if not as_json:
+        if not as_json and result.because_of is None:
             print(f"{outcome:<9}{result.name:<28} {reason[outcome]}", flush=True)
     numbers = {name: sum(row["outcome"] == name for row in found) for name in OUTCOMES}
     if as_json:
         console.dump(found)
     else:
+        _tell_consequences(found)
         print(", ".join(f"{number} {outcome}" for outcome, number in numbers.items() if number))
     if numbers["FAIL"]:
         raise typer.Exit(1)
+
+
+def _tell_consequences(found: list[dict[str, Any]]) -> None:
+    """A line for every failure that others come of."""
+    others: dict[str, list[str]] = {}
+    for row in found:
+        if row["because_of"] is not None:
+            others.setdefault(row["because_of"], []).append(row["check"])
+    for cause, names in others.items():
+        print(f"{'FAIL':<9}{len(names)} more because of {cause}: {', '.join(names)}")

@@ -3,7 +3,6 @@ process.
 """
 
 import time
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -29,8 +28,9 @@ from pflbench.config import Run
 from pflbench.data.datasets import Data
 from pflbench.data.label_skew import Ints
 from pflbench.data.partition import Partition
-from pflbench.errors import RunFailed, UserError
+from pflbench.errors import UserError
 from pflbench.methods import registry
+from pflbench.methods.failures import failure
 from pflbench.simulation import messages, representations
 from pflbench.simulation.representations import Vectors
 
@@ -242,8 +242,5 @@ class ClientWorker:
         try:
             yield
         except Exception as error:
-            cause = f"{type(error).__name__}: {error}".partition("\n")[0]
             where = f"round {job.round + 1}, client {job.client}, {job.stage}()"
-            raise RunFailed(
-                f"{self.algorithm.title} failed in {where}: {cause}", traceback.format_exc()
-            ) from error
+            raise failure(type(self.algorithm), where, error) from error

@@ -3,7 +3,6 @@ keeps the states.
 """
 
 import time
-import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ import torch
 
 from pflbench.api import Algorithm, Client, State, collect_logs, collect_notes
 from pflbench.errors import RunFailed
+from pflbench.methods.failures import failure
 from pflbench.records.run_folder import Unwritable
 from pflbench.rng import stream
 from pflbench.simulation import messages
@@ -290,11 +290,7 @@ class Federation:
         except (RunFailed, Unwritable):  # a state that cannot be read back, a disk that is full
             raise
         except Exception as error:
-            cause = f"{type(error).__name__}: {error}".partition("\n")[0]
-            where = f"{moment}, on the server"
-            raise RunFailed(
-                f"{self.algorithm.title} failed in {where}: {cause}", traceback.format_exc()
-            ) from error
+            raise failure(type(self.algorithm), f"{moment}, on the server", error) from error
 
 
 def _mean_loss(logs: Mapping[str, Sequence[float | None]], samples: Sequence[int]) -> float | None:

@@ -51,7 +51,11 @@ def _evaluation_point(subject: Subject, text: str) -> None:
         raise Failed(
             f"the docstring says Evaluated: ({said[0]}) but the class says evaluation_point = {point!r}"
         )
-    if point not in subject.reference.records[-1]["accuracy"]:
+    try:
+        last = subject.reference.records[-1]
+    except Exception:  # a run that fails is for other checks
+        return
+    if point not in last["accuracy"]:
         raise Failed(
             "evaluation_point = 'post', but trained_model() returns no model; return the one to evaluate"
         )

@@ -2,14 +2,13 @@
 
 import contextlib
 import functools
-import sys
 import time
-import traceback
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from inspect import getdoc
 
-from pflbench.errors import unknown
+from pflbench.errors import RunFailed, unknown
+from pflbench.methods import failures
 from pflbench.simulation.threads import one_thread
 from pflbench.testing.subject import Subject
 
@@ -29,7 +28,20 @@ class CheckResult:
     expected_failure: str | None  # the declared reason
     message: str
     seconds: float
+    cause: str = ""  # of an error in the method: failures of one cause have the same
+    because_of: str | None = None  # the check that failed before, for what is probably one reason
 
+
+COMPARISONS = (
+    *("deterministic", "client-order-irrelevant", "evaluation-is-pure", "partial-participation"),
+    *("resume-in-the-middle", "engines-agree"),
+)
+EXPLAINS = {
+    "no-state-on-self": COMPARISONS,
+    "no-global-random-generator": COMPARISONS,
+    "deterministic": COMPARISONS,
+}
+"""Checks by what fails with them: a method that does not do the same twice passes no comparison."""
 
 Check = Callable[[Subject], None]
 CHECKS: dict[str, Check] = {}
@@ -58,8 +70,11 @@ def checks(plugin: str) -> Iterator[CheckResult]:
     try:
         with contextlib.suppress(Exception):  # the checks say why
             subject.start_workers()  # they get ready while the other checks run
+        earlier: list[CheckResult] = []
         for name in CHECKS:
-            yield _result(subject, name)
+            result = _result(subject, name)
+            earlier.append(replace(result, because_of=_explanation(result, earlier)))
+            yield earlier[-1]
     finally:
         subject.close()
 
@@ -82,50 +97,50 @@ def _subject(plugin: str) -> Subject:
     return Subject(plugin)
 
 
+def _explanation(result: CheckResult, earlier: Sequence[CheckResult]) -> str | None:
+    """The check before it that failed for the same cause, or that a difference comes from."""
+    for one in earlier:
+        same = (
+            one.cause == result.cause if result.cause else result.name in EXPLAINS.get(one.name, ())
+        )
+        if same and not one.passed and not result.passed and one.because_of is None:
+            return one.name
+    return None
+
+
 def _result(subject: Subject, name: str) -> CheckResult:
     start = time.perf_counter()
-    message = _failure(subject, CHECKS[name])
+    message, cause = _failure(subject, CHECKS[name])
     seconds = time.perf_counter() - start
     reason = {key.replace("_", "-"): why for key, why in subject.cls.exceptions.items()}.get(name)
     if reason is None:
-        return CheckResult(name, message is None, None, message or "", seconds)
+        return CheckResult(name, message is None, None, message or "", seconds, cause)
     if message is None:
         surprise = f"passes unexpectedly; remove the exception ({reason})"
         return CheckResult(name, False, None, surprise, seconds)
-    return CheckResult(name, True, reason, message, seconds)
+    return CheckResult(name, True, reason, message, seconds, cause)
 
 
-def _failure(subject: Subject, function: Check) -> str | None:
-    """Why a check fails, or None; with one thread, as in a worker."""
+def _failure(subject: Subject, function: Check) -> tuple[str | None, str]:
+    """Why a check fails, or None, and the cause if it is an error; with one thread, as in a
+    worker.
+    """
     try:
         with one_thread():
             function(subject)
     except Failed as failure:
-        return str(failure)
+        error = failure.__cause__
+        return str(failure), failures.cause_of(subject.cls, error) if error else ""
     except Exception as error:
-        return _cause(error, subject)
-    return None
+        return _in_one_line(subject, error), failures.cause_of(subject.cls, error)
+    return None, ""
 
 
-def _cause(error: Exception, subject: Subject) -> str:
-    """An error inside a plugin in one line, with its place in the plugin's file."""
-    root: BaseException = error
-    while root.__cause__ is not None:
-        root = root.__cause__
-    own = _file(subject)
-    lines = [
-        frame.lineno for frame in traceback.extract_tb(root.__traceback__) if frame.filename == own
-    ]
-    text = (
-        str(error)
-        if type(error).__module__.startswith("pflbench")
-        else f"{type(error).__name__}: {error}"
-    )
-    place = f" ({own.rpartition('/')[2]}, line {lines[-1]})" if own and lines else ""
-    return text.partition("\n")[0] + place
-
-
-def _file(subject: Subject) -> str:
-    """The file that the method's class is written in."""
-    module = sys.modules.get(subject.cls.__module__)
-    return getattr(module, "__file__", None) or ""
+def _in_one_line(subject: Subject, error: Exception) -> str:
+    """An error with its place in the method's file, which a failed run has named already."""
+    if isinstance(error, RunFailed):
+        return str(error).partition("\n")[0]
+    if type(error).__module__.startswith("pflbench"):
+        place = failures.place_of(subject.cls, error)
+        return str(error).partition("\n")[0] + (f" ({place})" if place else "")
+    return failures.described(subject.cls, error)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from pflbench import testing
+from pflbench.cli import main
 from pflbench.errors import UserError
 
 WRONG = Path(__file__).parent / "wrong"
@@ -38,7 +39,7 @@ WHOLE_KIT = {
     "python_float": (
         "messages-are-tensors",
         "the reply of client_update() has a float at 'n'",
-        set(testing.names()) - {"hyperparameters-have-ranges"},
+        set(testing.names()) - {"hyperparameters-have-ranges", "docstring-has-its-parts"},
     ),
 }
 
@@ -58,7 +59,7 @@ ONE_CHECK = {
     ),
     "participants_only": (
         "unseen-client",
-        "KeyError: 0 (participants_only.py, line 20)",
+        "participants_only.py, line 20)",
         "deterministic",
     ),
     "post_without_model": (
@@ -97,9 +98,8 @@ def test_the_kit_finds(name: str):
     results = {result.name: result for result in testing.checks(path_of(name))}
     assert list(results) == testing.names()
     assert text in results[right].message
-    assert {check for check, result in results.items() if not result.passed} == {
-        right
-    } | consequences
+    failed = {check: result.because_of for check, result in results.items() if not result.passed}
+    assert failed == {right: None, **dict.fromkeys(consequences - {right}, right)}
 
 
 @pytest.mark.parametrize("name", ONE_CHECK)
@@ -111,6 +111,61 @@ def test_the_right_check_finds(name: str):
     assert "\n" not in found.message
     passed = testing.run_check(path_of(name), fine)
     assert passed.passed, passed.message
+
+
+BROKEN = """
+from pflbench.api import Algorithm
+
+class Broken(Algorithm):
+    title, family = "Broken", "none"
+
+    def client_update(self, client, message):
+        return {"theta": message["theta"]}, self._state(client)
+
+    def _state(self, client):
+        raise ValueError(f"client {client.id} in round {client.round}")
+
+    def aggregate(self, server, replies):
+        return server
+
+    def personal_model(self, client, message):
+        return message["theta"]
+"""
+
+
+def test_an_error_is_told_once_with_its_line_and_what_fails_with_it(tmp_path: Path, capsys):
+    path = tmp_path / "broken.py"
+    path.write_text(BROKEN)
+    with pytest.raises(SystemExit) as end:
+        main.main(["check", str(path)])
+    assert end.value.code == 1
+    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("FAIL")]
+    docstring, error, more = told
+    assert docstring.split()[:2] == ["FAIL", "docstring-has-its-parts"]
+    said = f"client_update(): ValueError: client 0 in round 0 ({path}, line 11)"
+    assert error.split()[1] == "messages-are-tensors" and error.endswith(said)
+    others = more.partition(": ")[2].split(", ")
+    assert more.startswith(f"FAIL     {len(others)} more because of messages-are-tensors: ")
+    assert {"unseen-client", "engines-agree", "resume-in-the-middle"} <= set(others)
+
+
+TWO_ERRORS = """
+        if client.n < 2:
+            raise ValueError("one sample")
+        if len(client.y.unique()) < 2:
+            raise ValueError("one class")
+        return {}
+"""
+
+
+def test_two_errors_are_told_apart(tmp_path: Path):
+    path = tmp_path / "broken.py"
+    raised = '        raise ValueError(f"client {client.id} in round {client.round}")\n'
+    assert raised in BROKEN
+    path.write_text(BROKEN.replace(raised, TWO_ERRORS))
+    found = {one.name: one.because_of for one in testing.checks(str(path)) if not one.passed}
+    failed = ("one-class-client", "one-sample-client", "one-client-cohort")
+    assert [found[name] for name in failed] == [None, None, "one-class-client"]
 
 
 def test_every_wrong_plugin_is_tried():

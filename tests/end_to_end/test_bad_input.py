@@ -391,9 +391,8 @@ def test_a_failing_method_is_told_in_one_line_and_its_traceback_kept(call: Call)
     (folder,) = [path.parent for path in Path("results/runs").glob("*/run.json")]
     status = json.loads((folder / "status.json").read_text())
     assert (code, out) == (1, "")
-    said = (
-        "Mine failed in round 1, client 0, personal_model(): KeyError: 'model'; its traceback is in"
-    )
+    error = "KeyError: 'model' (mine.py, line 7)"
+    said = f"Mine failed in round 1, client 0, personal_model(): {error}; its traceback is in"
     assert err == f"pflbench: error: {said} {folder}/status.json\n"
     assert status["status"] == "failed" and "mine.py" in status["details"]
 

@@ -98,7 +98,8 @@ def test_a_failure_in_a_run_names_method_round_client_and_stage(tmp_path, plugin
 
 def test_a_failure_in_a_worker_process_names_the_same(two_workers):
     federation, workers = two_workers
-    said = r"^Broken failed in round 2, client 2, fails\(\): ValueError: no luck$"
+    line = r"\(\S*broken\.py, line \d+\)"
+    said = rf"^Broken failed in round 2, client 2, fails\(\): ValueError: no luck {line}$"
     with pytest.raises(RunFailed, match=said) as caught:
         workers.run([job(federation, "fails")])
     assert 'raise ValueError("no luck")' in caught.value.details

@@ -178,13 +178,15 @@ def test_pixels_are_those_of_the_test_samples():
     torch.testing.assert_close(seen[0], raw.float() / 127.5 - 1.0)
 
 
-def test_a_failure_names_method_round_client_and_stage():
+def test_a_failure_names_method_round_client_stage_and_line():
     class Fails(Constant):
         def second(self, client: Any, message: Any) -> Any:
             raise ValueError("first line\nsecond line")
 
-    said = r"^Constant failed in round 5, client 1, second\(\): ValueError: first line$"
-    with pytest.raises(RunFailed, match=said) as caught:
+    said = r"^Constant failed in round 5, client 1, second\(\): ValueError: first line"
+    line = Fails.second.__code__.co_firstlineno + 1
+    place = rf" \(\S*test_client_worker\.py, line {line}\)$"
+    with pytest.raises(RunFailed, match=said + place) as caught:
         work(Fails, "second")
     assert "in second" in caught.value.details
 

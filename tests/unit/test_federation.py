@@ -405,7 +405,8 @@ class Fails(Constant):
 )
 def test_a_failure_on_the_server_names_the_method_and_the_moment(place, moment):
     method = type("Broken", (Fails,), {"title": "Broken", "place": place})
-    said = f"^Broken failed in {moment}, on the server: ValueError: no luck$"
+    line = r"\(\S*test_federation\.py, line \d+\)"
+    said = rf"^Broken failed in {moment}, on the server: ValueError: no luck {line}$"
 
     def run() -> None:
         federation = federation_of(method)
