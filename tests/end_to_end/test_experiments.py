@@ -20,7 +20,7 @@ from pflbench.methods import registry
 from pflbench.papers.fedcosr.tables import paper_table
 from pflbench.records import plan
 from pflbench.records.plan import Plan, Planned
-from pflbench.sweep import experiment
+from pflbench.sweep import experiment, tuning
 
 from .commands import Call
 
@@ -43,16 +43,27 @@ RUNS = {
     "distributions": (6 + 6, 6 + 6),  # the partitions of main and scalability
     "quickstart": (22 * 2, 22 * 2),
     "digits": (22 * 2 * 3, 22 * 2 * 3),
+    **dict.fromkeys(("cifar10", "emnist", "cifar100"), (22 * 2 * 3, 22 * 2 * 3)),
+    "leaderboard": (11 * 3, 11 * 3),
 }
-SEEDS = {"representations": 1, "distributions": 1, "quickstart": 1, "digits": 3}  # others: 5
-ALL_METHODS = ["main", "adam", "efficiency", "scalability", "scarcity", "quickstart", "digits"]
-TWO_METHODS = [*ALL_METHODS, "distributions", "representations"]  # at the smoke scale
+SEEDS = {  # others: 5
+    **dict.fromkeys(("representations", "distributions", "quickstart"), 1),
+    **dict.fromkeys(("digits", "cifar10", "emnist", "cifar100", "leaderboard"), 3),
+}
+ALL_METHODS = [
+    *("main", "adam", "efficiency", "scalability", "scarcity", "quickstart", "digits"),
+    *("cifar10", "emnist", "cifar100"),
+]
+# at the smoke scale; of the last three one of them
+TWO_METHODS = [*ALL_METHODS, "distributions", "representations", "leaderboard"]
 ONE_SCENARIO = ["ablation", "fairness", "sensitivity", "weighting"]
 # between the least and the most scarce
 LEFT_OUT = ("data_fraction=0.1", "data_fraction=0.15", "data_fraction=0.2")
 CLASSES = {  # of CIFAR-10, EMNIST and CIFAR-100; of the others: 10
     **{name: {10, 47, 100} for name in ("main", "adam", "efficiency", "ablation", "distributions")},
     "scalability": {10, 100},
+    "emnist": {47},
+    "cifar100": {100},
 }
 
 
@@ -106,6 +117,27 @@ def test_half_of_a_hundred_clients_take_part_and_all_of_twenty():
 
 def test_distributions_are_those_of_main_and_scalability():
     assert scenarios("distributions") == scenarios("main") | scenarios("scalability")
+
+
+def test_one_grid_of_rates_gives_every_method_four_trials():
+    """As the head of the file says: the default, which is none of the others, is tried first."""
+    text = (ROOT / "experiments" / "cifar10.toml").read_text()
+    rates = [float(rate) for rate in re.findall(r"--grid lr=(\S+)", text)[0].split(",")]
+    studies = tuning.studies("cifar10", experiment.read("cifar10"), grid={"lr": rates})
+    assert {(study.scenario, study.budget(0)) for study in studies} == {
+        ("cifar10 dir:0.1", 4),
+        ("cifar10 path:2", 4),
+    }
+
+
+def test_the_leaderboard_has_the_methods_that_it_can_have():
+    published = {
+        *("FedAvg", "FedProx", "PerFedAvg", "pFedMe", "Ditto", "FedAMP", "FedALA", "FedPer"),
+        *("FedRep", "FedProto", "FedBABU", "FedRoD", "APFL", "FedCP", "GPFL", "FedDBE"),
+    }
+    ours = {registry.load(name).title for name in registry.names()}
+    found = {registry.load(run.plugin).title for run in planned("leaderboard").runs}
+    assert found == {"Local"} | (published & ours)
 
 
 def test_experiments_share_their_runs():

@@ -111,7 +111,7 @@ def test_only_the_folder_of_a_paper_knows_it(paper):
 
 def reproduces(file: str, paper: str) -> bool:
     """Whether it is an experiment of the paper, by its title, or one that lists its method with
-    others or sets its hyperparameters.
+    others, sets its hyperparameters or compares with what it published.
     """
     if not file.startswith("experiments/"):
         return False
@@ -123,7 +123,10 @@ def reproduces(file: str, paper: str) -> bool:
 
 def is_list(line: str) -> bool:
     names = files.shipped()
-    return line.startswith("[methods.") or sum(f'"{name}"' in line for name in names) > 1
+    return (
+        line.startswith(("[methods.", "published = "))
+        or sum(f'"{name}"' in line for name in names) > 1
+    )
 
 
 def test_a_mention_would_be_found():
