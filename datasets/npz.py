@@ -2,7 +2,8 @@
 
 x is uint8, N x H x W, N x H x W x C or N x C x H x W with C in 1..4. A last axis of 1..4 is taken as the channels, and
 only otherwise the second: an image of N x C x H x W must therefore be more than four pixels wide.
-y holds integers 0..C-1. The file is read without pickle, so it cannot run code.
+y holds integers 0..C-1; a label that no sample has is a class nevertheless. The file is read without pickle, so it
+cannot run code.
 """
 
 import hashlib
@@ -16,6 +17,7 @@ from pflbench.errors import UserError
 
 TITLE = "npz"
 CHANNELS = range(1, 5)
+SHOWN = 3  # labels that a remark names
 LAYOUTS = "N x H x W, N x H x W x C or N x C x H x W, with C in 1..4"
 
 
@@ -57,6 +59,21 @@ def read(root: Path, argument: str) -> tuple[npt.NDArray[np.uint8], npt.NDArray[
             f"{argument}: y has the label {y.max()} and only {len(y)} samples; labels are 0..C-1"
         )
     return x, y.astype(np.int64)
+
+
+def remark(argument: str, y: npt.NDArray[np.int64]) -> str | None:
+    """What labels with gaps lead to; None if there are none."""
+    counts = np.bincount(y)
+    unused = np.flatnonzero(counts == 0).tolist()
+    if not unused:
+        return None
+    classes = len(counts)
+    shown = ", ".join(map(str, unused[:SHOWN])) + (", ..." if len(unused) > SHOWN else "")
+    return (
+        f"{argument}: no sample has the label {shown}; every label of 0..{classes - 1} counts as a"
+        f" class, so networks have {classes} outputs and path:CLASSES divides {classes} classes;"
+        f" number the {classes - len(unused)} labels from 0 to avoid that"
+    )
 
 
 def _images(x: npt.NDArray[np.generic], path: str) -> npt.NDArray[np.uint8]:

@@ -49,7 +49,8 @@ Grid = Annotated[
     list[str] | None,
     typer.Option(
         "--grid",
-        help="Values to try instead of a search: lr=0.01,0.1; several make a grid.",
+        help="Values to try instead of a search: lr=0.01,0.1, or fedprox.mu=0.1,1 of one method;"
+        " several make a grid.",
         metavar="NAME=VALUES",
     ),
 ]
@@ -149,8 +150,8 @@ def _grid(pairs: "Sequence[str]") -> dict[str, list[str]]:
     values = {name: text.split(",") for name, _, text in (pair.partition("=") for pair in pairs)}
     if len(values) < len(pairs) or not all(all(texts) for texts in values.values()):
         raise UserError(
-            f"--grid {' --grid '.join(pairs)}: must be NAME=VALUES, each name once,"
-            " as in --grid lr=0.01,0.1"
+            f"--grid {' --grid '.join(pairs)}: must be NAME=VALUES or METHOD.NAME=VALUES, each name"
+            " once, as in --grid lr=0.01,0.1"
         )
     return values
 

@@ -14,6 +14,7 @@ import pkgutil
 import secrets
 import shlex
 import shutil
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,13 +106,17 @@ def load(spec: str, root: Path | None = None) -> Data:
     """The data set `name` or `name:argument`, prepared first if that has not been done."""
     source, folder = _find(spec), data_root(root)
     try:
-        return _load(source, folder)
+        data = _load(source, folder)
     except NotFound as error:
         option = "" if folder == data_root() else f" --data-root {shlex.quote(str(folder))}"
         command = f"pflbench data get {source.name}{option}"
         raise UserError(
             f"data set {source.name!r} is not in {folder}; get it with: {command}"
         ) from error
+    remark = getattr(source.module, "remark", None)  # of a data set that may be odd
+    if remark is not None and (text := remark(source.argument, data.y)):
+        warnings.warn(text, stacklevel=2)
+    return data
 
 
 def download(spec: str, root: Path | None = None, progress: Callable[[str], None] = print) -> Data:

@@ -18,21 +18,21 @@ from typing import TYPE_CHECKING, Any
 
 from pflbench.config import Run
 from pflbench.data.npz import plain_arrays
-from pflbench.errors import RunFailed, UserError
+from pflbench.errors import RunFailed, UserError, unknown
 from pflbench.methods import registry
 from pflbench.records import run_folder
 from pflbench.records.leases import FINAL, Leases
 from pflbench.records.plan import Planned
 from pflbench.records.status import stem_of
 from pflbench.rng import seed_of
-from pflbench.sweep import experiment, search_space
+from pflbench.sweep import experiment, plugins, search_space
 from pflbench.sweep.experiment import Table
 from pflbench.sweep.search_space import Dimension
 
 if TYPE_CHECKING:
     import optuna
 
-Grid = Mapping[str, Sequence[Any]]  # values to try of hyperparameters
+Grid = Mapping[str, Sequence[Any]]  # values to try of `lr` of all methods, of `fedprox.mu` of one
 
 GENERATION = 4  # trials that are asked for at once
 STARTUP = 2 * GENERATION  # trials, the first one among them, that do not learn from others
@@ -71,10 +71,10 @@ class Study:
         self.dimensions: tuple[Dimension, ...]
         self.dimensions = (
             search_space.grid(self.method, run, grid)
-            if grid
+            if grid is not None
             else search_space.dimensions(self.method, run, asked)
         )
-        self.grid = search_space.points(self.dimensions) if grid else None
+        self.grid = search_space.points(self.dimensions) if grid is not None else None
         self.trials: list[Trial] = []
         self.scores: list[float] = []  # of the trials that have ended
         self.diverged: list[Planned] = []
@@ -210,14 +210,43 @@ def studies(
         for plugin in dict.fromkeys(run.plugin for run in runs):
             first = [_held_out(run) for run in runs if run.plugin == plugin]
             cells.append((block, variant, first))
+    methods = {runs[0].run.algorithm: runs[0] for _, _, runs in cells}
     search_space.check_names(
-        {registry.load(runs[0].plugin) for _, _, runs in cells},
-        grid or asked,
+        {registry.load(run.plugin) for run in methods.values()},
+        [one for one in grid if "." not in one] if grid else asked,
         "--grid" if grid else "--tune",
     )
-    found = [Study(*cell, asked, grid) for cell in cells]
+    for one in grid or ():
+        _check_own(one, methods)
+    found = [
+        Study(block, variant, first, asked, _grid_of(grid, first[0]) if grid else None)
+        for block, variant, first in cells
+    ]
     _check(name, found)
     return found
+
+
+def _grid_of(grid: Grid, planned: Planned) -> Grid:
+    """What is tried of a method: `lr=...` as of all, `fedprox.lr=...` of FedProx instead."""
+    own = {}
+    for key, values in grid.items():
+        method, _, name = key.rpartition(".")
+        if method and plugins.called([planned], method):
+            own[name] = values
+    return {**{key: values for key, values in grid.items() if "." not in key}, **own}
+
+
+def _check_own(key: str, methods: Mapping[str, Planned]) -> None:
+    """Refuse `method.name` of a method that is not tuned, or that it does not have."""
+    method, _, name = key.rpartition(".")
+    if not method:
+        return
+    meant = plugins.called(methods.values(), method)
+    if not meant:
+        raise unknown("method in --grid", method, methods)
+    for planned in methods.values():
+        if planned.plugin in meant and name not in planned.run.hparams:
+            raise unknown(f"hyperparameter of {planned.run.algorithm}", name, planned.run.hparams)
 
 
 def _check(name: str, found: Sequence[Study]) -> None:

@@ -216,6 +216,13 @@ def test_a_grid_is_tried_as_it_is_written(file: Path, tmp_path: Path, call):
     assert (row["trials"], row["values"]) == ("2", f"lr={0.1 if row['trial'] == '1' else 0.01}")
     code, said, _ = call("tune", str(file), "--grid", "lr=0.01,0.1", "--dry-run", "--no-probe")
     assert (code, said.splitlines()[-1]) == (0, "2 methods x 1 scenarios x 2 or 3 trials: 5 runs")
+    more = ["--grid", "lr=0.01,0.1", "--grid", "fedprox.mu=0.1,1"]
+    code, said, _ = call("tune", str(file), *more, "--dry-run", "--no-probe")
+    assert [line.split()[:2] for line in said.splitlines()[1:4]] == [
+        ["FedProx", "lr"],
+        ["FedProx", "mu"],
+        ["Local", "lr"],
+    ]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import json
 import pickle
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,31 @@ def test_npz_layouts(root, tmp_path, shape, wanted):
     assert made.y.dtype == np.int64 and made.classes == 3
     moved = x if shape == wanted else x[:, None] if x.ndim == 3 else np.moveaxis(x, -1, 1)
     assert np.array_equal(made.x, moved)
+
+
+@pytest.mark.parametrize(
+    "labels, said",
+    [
+        (
+            [1, 5, 9, 20],
+            "no sample has the label 0, 2, 3, ...; every label of 0..20 counts as a class, so"
+            " networks have 21 outputs and path:CLASSES divides 21 classes;"
+            " number the 4 labels from 0 to avoid that",
+        ),
+        ([0, 2, 3], "no sample has the label 1; every label of 0..3 counts as a class"),
+        ([1, 0, 2], None),
+    ],
+)
+def test_labels_with_gaps_are_told_in_one_line_every_time(root, tmp_path, labels, said):
+    path = tmp_path / "mine.npz"
+    np.savez(path, x=np.zeros((24, 8, 8), np.uint8), y=np.resize(labels, 24))
+    for _ in range(2):  # before and after it is prepared
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            assert datasets.load(f"npz:{path}", root).classes == max(labels) + 1
+        assert [str(one.message).startswith(f"{path}: {said}") for one in told] == [True] * bool(
+            said
+        )
 
 
 def test_npz_key_follows_the_content(root, tmp_path):
@@ -468,6 +494,7 @@ def test_pickles_small_and_reopens(root):
 
 WORKER = """
 import sys
+import warnings
 from pathlib import Path
 from pflbench.data import datasets
 datasets.names()
@@ -502,6 +529,7 @@ def test_processes_that_prepare_at_once(root, tmp_path, damaged):
 def test_torchvision_is_imported_when_needed_and_works():
     code = """
 import sys
+import warnings
 from pflbench.data import datasets
 assert "torchvision" not in sys.modules
 datasets.names()

@@ -163,6 +163,18 @@ def test_names_replace_the_rule_or_add_to_it_and_a_single_choice_is_none():
             "unknown hyperparameter in --grid 'batchsize'; did you mean 'batch_size'?",
         ),
         ({"grid": {"mu": ["1"]}}, "--grid has nothing to tune of FedAvg; it has lr, batch_size"),
+        (
+            {"grid": {"fedprox.mu": ["1"]}},
+            "--grid has nothing to tune of FedAvg; it has lr, batch_size",
+        ),
+        (
+            {"grid": {"lr": ["1"], "fedprx.mu": ["1"]}},
+            "unknown method in --grid 'fedprx'; did you mean 'fedprox'? known: fedavg, fedprox",
+        ),
+        (
+            {"grid": {"lr": ["1"], "fedavg.mu": ["1"]}},
+            "unknown hyperparameter of fedavg 'mu'; known: batch_size,",
+        ),
         ({"grid": {"lr": ["0.1", "fast"]}}, "hyperparameter lr = 'fast': must be a number"),
         ({"grid": {"lr": ["-1"]}}, "hyperparameter lr = -1.0: must be at least 0"),
         ({"seeds": [7, 1]}, "--seed 1 is a seed of experiment mine"),
@@ -210,6 +222,13 @@ def test_a_grid_is_the_default_and_all_its_points_once_and_needs_no_optuna(
         tuning.studies("mine", TABLE, grid={"mu": ["0.5", "1"], "lr": ["0.01", "0.1"]}), 20
     )
     assert again.done == []
+
+
+def test_a_grid_may_have_values_of_one_method(tmp_path: Path):
+    grid = {"lr": ["0.01", "0.1"], "FedProx.mu": ["0.5"], "fedprox.lr": ["0.2"]}
+    fedavg, fedprox = searched(tmp_path, 20, grid=grid)
+    assert values([fedavg]) == [[{"lr": 0.01}, {"lr": 0.1}]]
+    assert values([fedprox]) == [[{"lr": 0.01, "mu": 0.01}, {"lr": 0.2, "mu": 0.5}]]
 
 
 def test_one_variant_of_several_can_be_tuned(tmp_path: Path):
