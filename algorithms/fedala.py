@@ -1,6 +1,9 @@
 """FedALA (Zhang et al., "FedALA: Adaptive local aggregation for personalized federated learning",
 AAAI 2023), Algorithm 1.
 
+Idea: each client learns, weight by weight, how much of the global model to take.
+Paper: https://arxiv.org/abs/2212.01197
+Code: https://github.com/TsingZ0/FedALA
 Down: theta. Up: theta, n. Private: theta_i, the weights W_i of the upper layers. Evaluated: the
 merged model, before local training (pre).
 Deviations: p counts layers with all their tensors; the authors' code counts tensors. The subset for

@@ -1,6 +1,9 @@
 """FedAS (Yang, Huang and Ye, "FedAS: Bridging inconsistency in personalized federated learning",
 CVPR 2024), Algorithm 1.
 
+Idea: a shared body, aligned with the client before training and weighted by Fisher information.
+Paper: https://openaccess.thecvf.com/content/CVPR2024/html/Yang_FedAS_Bridging_Inconsistency_in_Personalized_Federated_Learning_CVPR_2024_paper.html
+Code: https://github.com/xiyuanyang45/FedAS
 Down: phi. Up: phi, the Fisher trace F_i, n. Private: theta_i.
 Evaluated: theta_i after local training (post).
 Deviations: every client aligns a copy of the global body (in the authors' code a client goes on

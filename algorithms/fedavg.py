@@ -1,6 +1,9 @@
 """FedAvg (McMahan et al., "Communication-efficient learning of deep networks from decentralized
 data", AISTATS 2017), Algorithm 1.
 
+Idea: clients train copies of the global model, and the server averages them.
+Paper: https://arxiv.org/abs/1602.05629
+Code: none by the authors
 Down: theta. Up: theta, n. Private: nothing.
 Evaluated: the new global model on every client's test data (pre).
 Deviations: none.

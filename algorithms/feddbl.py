@@ -2,6 +2,9 @@
 histopathological tissue classification", IEEE Transactions on Cybernetics 2024), the one-shot
 procedure.
 
+Idea: fixed features and a ridge regression on top, averaged once.
+Paper: https://ieeexplore.ieee.org/document/10572001
+Code: https://github.com/tianpeng-deng/FedDBL
 Down: W_G, once. Up: W_i, n, once. Private: W_i, W~_i. Evaluated: W_G, the published model (pre);
 series "own" is W_i, and series "personalized" is W~_i, the client's ridge regression pulled to W_G,
 which is ours. All work is done in one round, and the curve is flat from there on.

@@ -1,6 +1,9 @@
 """FedGH (Yi et al., "FedGH: Heterogeneous federated learning with generalized global header", ACM
 Multimedia 2023), Algorithm 1.
 
+Idea: own models; the server trains a common head on the prototypes of all clients.
+Paper: https://arxiv.org/abs/2303.13137
+Code: https://github.com/LipingYi/FedGH
 Down: the global head pi. Up: the client's prototypes Omega_i with labels. Private: theta_i, whose
 head is replaced at the start of a round. Evaluated: theta_i after training (post), as the authors'
 script reports it; `pre` is the client's body with the new global head.

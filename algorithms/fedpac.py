@@ -1,6 +1,9 @@
 """FedPAC (Xu, Tong and Huang, "Personalized federated learning with feature alignment and
 classifier collaboration", ICLR 2023), Algorithm 1.
 
+Idea: bodies aligned by prototypes; each client gets the best combination of all heads.
+Paper: https://arxiv.org/abs/2306.11867
+Code: https://github.com/JianXu95/FedPAC
 Down: phi, the client's combined head pi_i, prototypes G.
 Up: phi, pi, prototypes Omega_i with counts, H_i, V_i, n. Private: nothing.
 Evaluated: the new global body with the newly combined head (pre).

@@ -1,6 +1,9 @@
 """FedPer (Arivazhagan et al., "Federated learning with personalization layers", arXiv 2019),
 Algorithms 1 and 2.
 
+Idea: a shared body and own heads, trained together.
+Paper: https://arxiv.org/abs/1912.00818
+Code: none by the authors
 Down: phi. Up: phi, n. Private: pi_i.
 Evaluated: the new global body with the client's own head (pre).
 Deviations: none.

@@ -1,6 +1,9 @@
 """FedProto (Tan et al., "FedProto: Federated prototype learning across heterogeneous clients", AAAI
 2022), Algorithm 1.
 
+Idea: clients share class prototypes instead of models.
+Paper: https://arxiv.org/abs/2105.00243
+Code: https://github.com/yuetan031/FedProto
 Down: the prototypes G of all classes that have one.
 Up: the client's prototypes Omega_i with counts. Private: theta_i.
 Evaluated: theta_i's body with the nearest prototype of the new G, all classes allowed (pre); its

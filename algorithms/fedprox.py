@@ -1,5 +1,8 @@
 """FedProx (Li et al., "Federated optimization in heterogeneous networks", MLSys 2020), Algorithm 2.
 
+Idea: FedAvg with a pull of every local model to the global one.
+Paper: https://arxiv.org/abs/1812.06127
+Code: https://github.com/litian96/FedProx
 Down: theta. Up: theta, n. Private: nothing.
 Evaluated: the new global model on every client's test data (pre).
 Deviations: every client solves its local problem by `epochs` passes of SGD; there are no stragglers

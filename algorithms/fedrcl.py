@@ -1,6 +1,9 @@
 """FedRCL (Seo et al., "Relaxed contrastive learning for federated learning", CVPR 2024): the
 relaxed contrastive loss at several levels of the network.
 
+Idea: FedAvg with a contrastive loss that does not let a class collapse to one point.
+Paper: https://arxiv.org/abs/2401.04928
+Code: https://github.com/skynbe/FedRCL
 Down: theta. Up: theta, n. Private: nothing.
 Evaluated: the new global model on every client's test data (pre).
 Deviations: by default pairs are mined as in the authors' program: the hardest positive, the two

@@ -1,6 +1,9 @@
 """FedRep (Collins et al., "Exploiting shared representations for personalized federated learning",
 ICML 2021), Algorithm 1.
 
+Idea: a shared body; each client first fits its own head, then the body.
+Paper: https://arxiv.org/abs/2102.07078
+Code: https://github.com/lgcollins/FedRep
 Down: phi. Up: phi, n. Private: pi_i.
 Evaluated: the new global body with the client's own head (pre).
 Deviations: bodies are weighted by n_i, in the box equally. Both phases are passes over the data: by

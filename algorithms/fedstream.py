@@ -2,6 +2,9 @@
 concept-drifting data streams", IEEE Transactions on Systems, Man, and Cybernetics: Systems 2023),
 adapted to a network.
 
+Idea: clients share sets of prototypes that are updated where they err.
+Paper: https://ieeexplore.ieee.org/abstract/document/10198520
+Code: https://github.com/mvisionai/FedStream
 Down: centre and label of the pool's prototypes. Up: the client's micro-clusters (centre, SS, count,
 slot); right minus wrong predictions of each prototype. Private: theta_i, micro-clusters with
 importances. Evaluated: theta_i's body with the nearest of its clusters and the pool (post); series

@@ -1,6 +1,9 @@
 """LG-FedAvg (Liang et al., "Think locally, act globally: Federated learning with local and global
 representations", 2020), Algorithm 1.
 
+Idea: own bodies and a shared head.
+Paper: https://arxiv.org/abs/2001.01523
+Code: https://github.com/pliang279/LG-FedAvg
 Down: pi. Up: pi, n. Private: phi_i. Evaluated: the client's own body with the new global head (pre).
 Deviations: the last layer alone is shared (the authors share the last two on
 CIFAR-10; `head_layers` chooses); heads are weighted by n_i (the authors' code weights them equally);

@@ -1,5 +1,8 @@
 """Local: every client trains alone; the reference for what collaboration is worth.
 
+Idea: every client trains alone, for comparison.
+Paper: none
+Code: none
 Down: nothing. Up: nothing. Private: theta_i.
 Evaluated: theta_i (post).
 Deviations: none. The default learning rate follows the benchmark's reference table, with plain SGD

@@ -1,5 +1,8 @@
 """MOON (Li, He and Song, "Model-contrastive federated learning", CVPR 2021), Algorithm 1.
 
+Idea: FedAvg with a loss that brings representations close to those of the global model.
+Paper: https://arxiv.org/abs/2103.16257
+Code: https://github.com/QinbinLi/MOON
 Down: theta. Up: theta, n. Private: the client's parameters after its previous round.
 Evaluated: the new global model on every client's test data (pre).
 Deviations: there is no projection head, so that the network is that of all methods: the

@@ -5,6 +5,9 @@ A hypernetwork h on the server makes a client's whole model, theta_i = h(v_i; H)
 v_i: the mean of an embedding network e(x, y; E) over the client's data. E and H learn end to end
 from local training.
 
+Idea: a hypernetwork makes a client's model from a description of its data.
+Paper: https://arxiv.org/abs/2306.05515
+Code: https://github.com/jonnyascott/PeFLL
 Down: E, then theta_i, then dv_i. Up: v_i, then D_i, then dE_i. Private: nothing (E, while an
 exchange lasts).
 Evaluated: theta_i = h(v_i) with v_i over all training data, without fine-tuning; a class that the

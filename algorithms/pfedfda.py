@@ -1,6 +1,9 @@
 """pFedFDA (McLaughlin and Su, "Personalized federated learning via feature distribution adaptation",
 NeurIPS 2024), Algorithm 1.
 
+Idea: a shared body and classifiers from Gaussians of the classes, between global and local.
+Paper: https://arxiv.org/abs/2411.00329
+Code: https://github.com/cj-mclaughlin/pFedFDA
 Down: phi, and the Gaussians of the classes: their means M (the prototypes) and common covariance S
 (its upper triangle). Up: phi, the Gaussians interpolated by the client, n. Private: beta.
 Evaluated: the new global body with the linear discriminant of the client's Gaussians, estimated

@@ -1,6 +1,9 @@
 """pFedMe (Dinh, Tran and Nguyen, "Personalized federated learning with Moreau envelopes", NeurIPS
 2020), Algorithm 1.
 
+Idea: personal models near the global one, which follows them (Moreau envelopes).
+Paper: https://arxiv.org/abs/2006.08848
+Code: https://github.com/CharlieDinh/pFedMe
 Down: w. Up: w_i, n. Private: theta_i, the personal model, for evaluation only.
 Evaluated: theta_i after training (post).
 Deviations: per round a pass over the data, not R drawn batches. The inner problem gets K gradient

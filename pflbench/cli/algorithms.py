@@ -10,18 +10,26 @@ app = typer.Typer(invoke_without_command=True)
 
 
 @app.callback()
-def algorithms(ctx: typer.Context, as_json: options.Json = False) -> None:
-    """The methods: a list of all, or one in full."""
+def algorithms(
+    ctx: typer.Context,
+    name: Annotated[
+        str,
+        typer.Option(
+            "--set", metavar="NAME", help="A set of methods, as an experiment may name it."
+        ),
+    ] = "all",
+    as_json: options.Json = False,
+) -> None:
+    """The methods: a list by family, or one in full."""
     if ctx.invoked_subcommand is not None:
         return
-    from pflbench.methods import describe
+    from pflbench.methods import describe, sets
 
-    rows = describe.rows()
+    rows = describe.rows(sets.members(name))
     if as_json:
         console.dump(rows)
     else:
-        headers = [name.replace("_", " ") for name in describe.COLUMNS]
-        console.table(headers, [list(row.values()) for row in rows])
+        console.table(describe.COLUMNS, describe.by_family(rows))
 
 
 @app.command()

@@ -208,7 +208,7 @@ EXPERIMENT: dict[str, Any] = {
     "algorithms": Annotated[
         list[str] | None,
         _option(
-            "Methods, as fedavg,fedprox or all; a plugin by its path.",
+            "Methods, as fedavg,fedprox, or a set, as all; a plugin by its path.",
             "NAMES",
             "--algorithms",
             "--methods",

@@ -7,49 +7,65 @@ import re
 import sys
 import textwrap
 import warnings
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pflbench.api import Algorithm
 from pflbench.errors import UserError
 from pflbench.methods import costs, registry, versions
 
-PARTS = ("Down", "Up", "Private", "Evaluated", "Deviations")
+PARTS = ("Idea", "Paper", "Code", "Down", "Up", "Private", "Evaluated", "Deviations")
 """What a plugin's docstring says after the citation, each word with a colon."""
-COLUMNS = ("name", "title", "family", "evaluated")
+COLUMNS = ("family", "name", "evaluated", "idea")
+"""What a person sees of a method in the list."""
 
 
 def row(cls: type[Algorithm]) -> dict[str, str]:
     """A method's line in the list."""
-    return dict(
-        zip(
-            COLUMNS,
-            (registry.name_of(cls), cls.title, cls.family, cls.evaluation_point),
-            strict=True,
-        )
-    )
+    _, parts = documented(docstring(cls))
+    return {
+        "name": registry.name_of(cls),
+        "title": cls.title,
+        "family": cls.family,
+        "evaluated": cls.evaluation_point,
+        "idea": parts.get("Idea", ""),
+    }
 
 
-def rows() -> list[dict[str, str]]:
-    """All methods known by name; one that cannot be loaded is warned of and does not hide the
+def rows(methods: Iterable[str]) -> list[dict[str, str]]:
+    """These methods, by family; one that cannot be loaded is warned of and does not hide the
     others.
     """
     found = []
-    for name in registry.names():
+    for name in methods:
         try:
             found.append(row(registry.load(name)))
         except UserError as error:
             warnings.warn(str(error), stacklevel=2)
-    return found
+    return sorted(found, key=lambda row: (row["family"], row["title"].lower()))
+
+
+def by_family(rows: Iterable[Mapping[str, str]]) -> list[list[str]]:
+    """The cells of the list for a person, in which a family is named once."""
+    cells = []
+    above = ""
+    for row in rows:
+        family, *others = (row[column] for column in COLUMNS)
+        cells.append(["" if family == above else family, *others])
+        above = family
+    return cells
 
 
 def details(cls: type[Algorithm]) -> dict[str, Any]:
     """All that a method says of itself."""
-    citation, parts = documented(sys.modules[cls.__module__].__doc__ or cls.__doc__ or "")
+    citation, parts = documented(docstring(cls))
     down, up = costs.by_default(cls)
     return {
         **row(cls),
         "version": versions.version_of(registry.file_of(cls)),
         "citation": citation,
+        "paper": parts.get("Paper", ""),
+        "code": parts.get("Code", ""),
         "down": {"what": parts.get("Down", ""), "numbers": down},
         "up": {"what": parts.get("Up", ""), "numbers": up},
         "private": parts.get("Private", ""),
@@ -75,6 +91,11 @@ def hyperparameter(f: "dataclasses.Field[Any]") -> dict[str, Any]:
     }
 
 
+def docstring(cls: type[Algorithm]) -> str:
+    """What a plugin says of itself: its file's docstring, or its class's."""
+    return sys.modules[cls.__module__].__doc__ or cls.__doc__ or ""
+
+
 def documented(text: str) -> tuple[str, dict[str, str]]:
     """The citation (first paragraph) and the parts of a plugin's docstring, each on one line."""
     first, _, rest = text.strip().partition("\n\n")
@@ -86,6 +107,9 @@ def documented(text: str) -> tuple[str, dict[str, str]]:
 def lines(details: dict[str, Any]) -> list[str]:
     """A method as it is shown to a person, but for its hyperparameters."""
     said = {
+        "idea": details["idea"],
+        "paper": details["paper"],
+        "code": details["code"],
         "family": details["family"],
         "version": details["version"],
         "down": f"{details['down']['what']} [{details['down']['numbers']} numbers of 4 bytes]",
@@ -95,7 +119,10 @@ def lines(details: dict[str, Any]) -> list[str]:
         "deviations": details["deviations"],
     }
     texts = [f"{name:<12}{text or '(not stated)'}" for name, text in said.items()]
-    indented = [textwrap.fill(text, 110, subsequent_indent=" " * 12) for text in texts]
+    indented = [
+        textwrap.fill(text, 110, subsequent_indent=" " * 12, break_long_words=False)
+        for text in texts
+    ]
     return [textwrap.fill(f"{details['name']}: {details['citation']}", 110), "", *indented, ""]
 
 

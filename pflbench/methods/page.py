@@ -1,5 +1,6 @@
 """`docs/methods.md`, made from the plugins: `python -m pflbench.methods.page > docs/methods.md`."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,8 +34,10 @@ def overview(methods: Sequence[dict[str, Any]]) -> str:
     rows = []
     for method in methods:
         link = f"[{method['title']}](#{anchor(method['title'])})"
-        rows.append((link, f"`{method['name']}`", method["family"], method["evaluated"]))
-    return "## All methods\n\n" + markdown(("method", "name", "family", "evaluated"), rows)
+        name = f"`{method['name']}`"
+        rows.append((method["family"], link, name, method["evaluated"], method["idea"]))
+    headers = ("family", "method", "name", "evaluated", "idea")
+    return "## All methods\n\n" + markdown(headers, rows)
 
 
 def communication(methods: Sequence[dict[str, Any]]) -> str:
@@ -49,6 +52,9 @@ def communication(methods: Sequence[dict[str, Any]]) -> str:
 def section(method: dict[str, Any]) -> str:
     """One method in full."""
     said = {
+        "Idea": method["idea"],
+        "Paper": linked(method["paper"]),
+        "Code": linked(method["code"]),
         "Down": method["down"]["what"],
         "Up": method["up"]["what"],
         "Private": method["private"],
@@ -67,6 +73,11 @@ def markdown(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [headers, ["---"] * len(headers), *rows]
     cells = [[cell.replace("|", "\\|") for cell in line] for line in lines]
     return "\n".join(f"| {' | '.join(line)} |" for line in cells) + "\n"
+
+
+def linked(text: str) -> str:
+    """A text whose addresses are links."""
+    return re.sub(r"https://\S+", r"<\g<0>>", text)
 
 
 def anchor(title: str) -> str:

@@ -10,6 +10,9 @@ from pflbench.methods.files import plain
 
 SKELETON = '''"""{title} (authors, "title of the paper", venue {year}), Algorithm 1.
 
+Idea: what the method does, in a line.
+Paper: its DOI or arXiv address
+Code: the authors' repository
 Down: theta. Up: theta, n. Private: nothing.
 Evaluated: the new global model on every client's test data (pre).
 Deviations: none.

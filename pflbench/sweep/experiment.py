@@ -1,7 +1,7 @@
 """Experiments: a short TOML file, a scale and options become the list of runs that a sweep makes.
 
-A file has `title`, `algorithms` ("all" or a list), `seeds` (a number or a list), any setting of a
-run, `[hparams]`, and
+A file has `title`, `algorithms` (a set, as "all", or a list), `seeds` (a number or a list), any
+setting of a run, `[hparams]`, and
 
 - `[[scenarios]]`: blocks of settings, one after another; a list in a block means each of its
   values, several lists their product;
@@ -24,7 +24,7 @@ from typing import Any
 from pflbench import config
 from pflbench.config import Run
 from pflbench.errors import UserError, unknown
-from pflbench.methods import registry
+from pflbench.methods import registry, sets
 from pflbench.methods.files import plain
 from pflbench.methods.hyperparameters import make_run
 from pflbench.records import published, report_options
@@ -277,8 +277,8 @@ def _words(data: list[str], block: Mapping[str, Any]) -> str:
 def _algorithms(given: Any) -> list[str]:
     asked = ["all"] if given is None else [given] if isinstance(given, str) else given
     if not isinstance(asked, list) or not asked or not all(isinstance(name, str) for name in asked):
-        raise UserError(f'algorithms = {given!r}: must be "all" or a list of names')
-    return [name for one in asked for name in (registry.names() if one == "all" else [one])]
+        raise UserError(f'algorithms = {given!r}: must be a set, as "all", or a list of names')
+    return sets.methods(asked)
 
 
 def _seeds(given: Any, tier: Mapping[str, Any]) -> list[int]:

@@ -466,7 +466,7 @@ def test_a_broken_method_does_not_hide_the_others(
         pflbench.algorithms, "__path__", [*pflbench.algorithms.__path__, str(tmp_path / "plugins")]
     )
     code, out, err = call("algorithms")
-    assert code == 0 and re.search(r"^fedavg +FedAvg +.* pre$", out, re.MULTILINE)
+    assert code == 0 and re.search(r"^Standard +fedavg +pre +clients train", out, re.MULTILINE)
     assert err.startswith(
         "pflbench: warning: plugin algorithms/brokenone.py cannot be imported: ZeroDivisionError"
     )

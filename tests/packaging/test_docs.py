@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pflbench.cli import report
-from pflbench.methods import files
+from pflbench.methods import files, sets
 from pflbench.methods import page as methods
 from pflbench.papers import papers
 from pflbench.papers.fedcosr import misprints
@@ -111,7 +111,7 @@ def test_only_the_folder_of_a_paper_knows_it(paper):
 
 def reproduces(file: str, paper: str) -> bool:
     """Whether it is an experiment of the paper, by its title, or one that lists its method with
-    others, sets its hyperparameters or compares with what it published.
+    others, by name or as a set, sets its hyperparameters or compares with what it published.
     """
     if not file.startswith("experiments/"):
         return False
@@ -123,6 +123,8 @@ def reproduces(file: str, paper: str) -> bool:
 
 def is_list(line: str) -> bool:
     names = files.shipped()
+    if line.startswith("algorithms = ") and any(f'"{name}"' in line for name in sets.names()):
+        return True
     return (
         line.startswith(("[methods.", "published = "))
         or sum(f'"{name}"' in line for name in names) > 1
