@@ -505,10 +505,12 @@ def test_commas_inside_a_data_set_belong_to_it(text, items):
 AT_SMOKE = {  # methods x scenarios x variants, of one seed
     "ablation": 1 * 6 * 6,
     "adam": 22 * 6,
+    **dict.fromkeys(("cifar10", "cifar100", "emnist"), 22 * 2),
     "digits": len(experiment.registry.names()) * 2,
     "distributions": 1 * (4 + 2 + 2 + 4),
     "efficiency": 22 * 6,
     "fairness": 5 * 1,
+    "leaderboard": 11 * 1,
     "main": 22 * 6,
     "quickstart": 22 * 2,
     "representations": 5 * 2,
