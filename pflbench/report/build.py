@@ -13,7 +13,7 @@ from pflbench.errors import UserError, unknown
 from pflbench.records import run_folder
 from pflbench.records.status import ENDED
 from pflbench.report import manifest
-from pflbench.report.figures.style import rendered
+from pflbench.report.figures.style import COLUMN, rendered
 from pflbench.report.grouping.layout import is_proposed
 from pflbench.report.load import runs
 from pflbench.report.load.parallel import each
@@ -176,7 +176,9 @@ def draw(part: FigurePart, wanted: Sequence[str]) -> tuple[dict[str, bytes], Pic
     if "figures" in wanted:
         files = {f"{part.name}.png": png, f"{part.name}.pdf": pdf}
     if "page" in wanted:
-        picture = Picture(part.name, part.title, part.caption, small(png), pdf)
+        narrow = rendered(part.make(COLUMN), "png") if part.width > COLUMN else b""
+        images = small(png), small(narrow) if narrow else b""
+        picture = Picture(part.name, part.title, part.caption, part.width, *images, pdf)
     return files, picture
 
 

@@ -167,9 +167,9 @@ RANKS = replace(
 )
 
 
-def picture() -> bytes:
+def picture(width: int = 1600) -> bytes:
     buffer = io.BytesIO()
-    Image.new("RGB", (2000, 600), (255, 255, 255)).save(buffer, "png")
+    Image.new("RGB", (width, 600), (255, 255, 255)).save(buffer, "png")
     return buffer.getvalue()
 
 
@@ -192,8 +192,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     experiment = replace(experiment, runs=(first, *others, replace(last, outdated=True)))
     section = Section("mine", HOSTILE, (f"A note on {HOSTILE} and {LONG}",), (TABLE, RANKS))
     pictures = (
-        Picture("curves-a", f"Curves, {LONG}", LONG, picture(), PDF),
-        Picture("curves-b", "Curves, b", "", picture(), PDF),
+        Picture("curves-a", f"Curves, {LONG}", LONG, 7.0, picture(), picture(1000), PDF),
+        Picture("curves-b", "Curves, b", "", 3.5, picture(1000), b"", PDF),
     )
     many = {**table, "title": "Many", "algorithms": ["local", "fedavg", "ditto"], "seeds": 3}
     write_sweep(folder / "many", "many", many, {0: "failed", 3: "failed", 6: "failed"})
@@ -323,6 +323,8 @@ def test_all_but_chart_and_main_table_is_folded_figures_first(opened: Browser):
     press(opened, ".fold:has(figure) summary")
     shown = "[...document.querySelectorAll('img')].filter(i => i.checkVisibility()).length"
     assert opened.js(shown) == 2
+    widths = opened.js("[...document.images].map(image => image.getBoundingClientRect().width)")
+    assert widths == [910, 455]  # 130 pixels for an inch
 
 
 def test_scenarios_stay_on_one_line(opened: Browser):
@@ -540,7 +542,7 @@ def test_figures_do_not_glare_in_the_dark(opened: Browser):
     code = f"(box => [box.x + scrollX, box.y + scrollY])({box})"
     opened.js("Promise.all([...document.images].map(image => image.decode()))")
     image, card = (
-        opened.js(code.format(name)) for name in (".picture img", "details:has(figure) > figure")
+        opened.js(code.format(name)) for name in ("picture img", "details:has(figure) > figure")
     )
     colours = [colour_at(opened, x, y) for x, y in ((image[0] + 50, image[1] + 50), card)]
     assert colours[0] == colours[1] == (27, 30, 35)
@@ -565,6 +567,10 @@ def test_a_narrow_screen_needs_no_sideways_scrolling_of_the_page(opened: Browser
     opened.js("document.querySelectorAll('.fold').forEach(fold => { fold.open = true; })")
     assert opened.js("document.documentElement.scrollWidth") <= 360
     assert opened.js("document.querySelector('img').getBoundingClientRect().right") <= 360
+    width = opened.js(
+        "document.querySelector('img').decode().then(() => document.images[0].naturalWidth)"
+    )
+    assert width == 1000  # the narrow one
     opened.js("document.querySelector('.runs').open = false")
     press(opened, ".runs summary")
     opened.js("new Promise(done => setTimeout(done, 50))")

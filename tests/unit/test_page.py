@@ -133,7 +133,7 @@ def sheet_of(text: str) -> Sheet:
     section = Section(text, text, (text,), (table(**parts, notes=(text,)),))
     one = run(text, dataset=text, words="digits iid", hparams={text: text}, notes=[text])
     found = experiment(one, name=text, title=text, command=f"{text} all")
-    return Sheet(section, (Picture(text, text, text, png(2, 2)),), found)
+    return Sheet(section, (Picture(text, text, text, 3.5, png(2, 2)),), found)
 
 
 def test_nothing_is_fetched_and_only_our_script_may_run():
@@ -141,13 +141,16 @@ def test_nothing_is_fetched_and_only_our_script_may_run():
         page(
             Sheet(
                 Section("main", "Main", (), (table(latex="x"),)),
-                (Picture("p", "P", "", png(2, 2), b"%PDF"),),
+                (Picture("p", "P", "", 7.0, png(2, 2), png(2, 3), b"%PDF"),),
                 experiment(run()),
             )
         )
     )
     addresses = [
-        str(values[name]) for _, values in found.tags for name in ("src", "href") if name in values
+        str(values[name])
+        for _, values in found.tags
+        for name in ("src", "srcset", "href")
+        if name in values
     ]
     kinds = {address.partition(";")[0] for address in addresses if not address.startswith("#")}
     assert kinds == {"data:image/png", "data:application/pdf"}
@@ -190,7 +193,7 @@ def test_only_columns_of_long_texts_are_broken_into_lines():
 def test_the_same_records_give_the_same_bytes_and_the_time_is_that_of_the_newest():
     sheet = Sheet(
         Section("main", "Main", (), (table(),)),
-        (Picture("p", "P", "", png(3, 2)),),
+        (Picture("p", "P", "", 3.5, png(3, 2)),),
         experiment(run()),
     )
     first = page(sheet, newest=1_700_000_000)

@@ -27,14 +27,14 @@ def draw(seen: Overview) -> Iterator[FigurePart | str]:
             yield f"No accuracies over tau of {scenario.line}: no run has an accuracy."
             continue
         text = (
-            "Left: tau, the share of the client's own body, as a function of the contrastive loss"
-            " L: exp(-gamma L), max(0, 1 - L) (linear), or fixed. Right: accuracy of"
+            "Tau, the share of the client's own body, as a function of the contrastive loss L:"
+            " exp(-gamma L), max(0, 1 - L) (linear), or fixed; and the accuracy of"
             f" {groups[0].method} with each on {scenario.line}: {seen.measure}. Bars are the std"
             " over clients (mean over seeds), small dots the seeds."
         )
         title = f"Accuracy over tau, {scenario.line}"
-        make = partial(_figure, known)
-        yield FigurePart(seen.name("tau", scenario), title, seen.caption(text, groups), make)
+        make, text = partial(_figure, known), seen.caption(text, groups)
+        yield FigurePart(seen.name("tau", scenario), title, text, make, seen.width(style.PAGE))
 
 
 def differ_in_tau(groups: Sequence[Group]) -> bool:
@@ -63,9 +63,9 @@ def name(hparams: Mapping[str, Any]) -> str:
 
 
 @style.themed
-def _figure(groups: Sequence[Group]) -> Any:
+def _figure(groups: Sequence[Group], width: float) -> Any:
     height = max(2.2, 0.17 * len(groups) + 0.5)
-    figure, (curves, results) = style.canvas(style.PAGE, height, columns=2)
+    figure, (curves, results) = style.panels(2, 2 if width >= style.WIDE else 1, width, height)
     loss = np.linspace(0.0, HIGHEST, 301)
     for place, group in enumerate(groups):
         look, hparams = group.look, group.config["hparams"]

@@ -58,7 +58,7 @@ def name_points(axes: Any, x: npt.ArrayLike, y: npt.ArrayLike, names: Sequence[s
     choices = [(ring, *direction) for ring in range(RINGS) for direction in DIRECTIONS]
     taken: list[Box] = []
     for point, place, name in zip(points, places, names, strict=True):
-        width = _width(name)
+        width = 72 * style.text_width(name, style.SMALL)
         boxes = [(_box(place, width, *choice), choice[0]) for choice in choices]
         box, ring = min(boxes, key=lambda found: around.price(found[0], taken, found[1]))
         taken.append(box)
@@ -97,12 +97,6 @@ def _surroundings(axes: Any) -> Surroundings:
     window = axes.get_window_extent()
     frame = (scale * window.x0, scale * window.y0, scale * window.x1, scale * window.y1)
     return Surroundings(frame, scale * known, scale * np.concatenate(ink))
-
-
-def _width(name: str) -> float:
-    from matplotlib.textpath import TextPath
-
-    return float(TextPath((0, 0), name, size=style.SMALL).get_extents().width)
 
 
 def _box(place: Floats, width: float, ring: int, dx: float, dy: float) -> Box:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pflbench.report.stats.ranks import Ranking
 
 LINE, BAR, PAD = 0.165, 0.085, 0.08  # inches: a label, a bar of a group, a gap
+AXIS = 0.8  # inches, at least
 STEM, THICK = "0.35", style.PALETTE[0]
 BAR_STYLE: dict[str, Any] = {"color": THICK, "lw": 3, "solid_capstyle": "round", "clip_on": False}
 ABOVE: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": style.FONT}
@@ -31,16 +32,18 @@ def draw(seen: Overview) -> Iterator[FigurePart | str]:
         for group in seen.groups
         for run, accuracy in zip(group.finished, group.accuracies, strict=True)
     ]
+    proposed = next((group.label for group in seen.groups if group.proposed), "")
     found = friedman(pd.DataFrame(rows, columns=["method", "scenario", "seed", "accuracy"]))
     if not isinstance(found, Ranking):
         yield f"No critical-difference diagram: {found.reason}."
-    elif (needed := sum(_margins(found)) + 1) > style.PAGE:
+    elif (needed := narrowest(found, proposed)) > style.PAGE:
         yield f"No critical-difference diagram: its labels need {needed:.1f} inches."
     else:
         data = ", ".join(dict.fromkeys(group.scenario.data for group in seen.groups))
         text = f"{caption(found)} Ranks are by {seen.measure}, mean over seeds. Data: {data}."
         text = seen.caption(text, seen.groups)
-        yield FigurePart("ranks", "Critical differences", text, partial(diagram, found, style.PAGE))
+        make = partial(_figure, found, proposed)
+        yield FigurePart("ranks", "Critical differences", text, make, seen.width(style.PAGE))
 
 
 def caption(ranking: "Ranking") -> str:
@@ -64,7 +67,17 @@ def caption(ranking: "Ranking") -> str:
     return text
 
 
-def diagram(ranking: "Ranking", width: float = 7.0) -> Any:
+def narrowest(ranking: "Ranking", proposed: str) -> float:
+    """Inches that the labels and the axis need."""
+    return sum(_margins(ranking, proposed)) + AXIS
+
+
+def _figure(ranking: "Ranking", proposed: str, width: float) -> Any:
+    """The diagram, wider where its labels need it."""
+    return diagram(ranking, max(width, narrowest(ranking, proposed)), proposed)
+
+
+def diagram(ranking: "Ranking", width: float = 7.0, proposed: str = "") -> Any:
     """The diagram, `width` inches wide: best on the left, a bar for every group.
 
     The better half is labelled on the left, the other on the right, outermost on top, so that no
@@ -72,11 +85,11 @@ def diagram(ranking: "Ranking", width: float = 7.0) -> Any:
     """
     from matplotlib.figure import Figure
 
-    left, right = _margins(ranking)
-    if width < left + right + 1:
+    left, right = _margins(ranking, proposed)
+    if width < left + right + AXIS:
         raise UserError(
             f"a diagram of {width:g} inches is too narrow for its labels;"
-            f" {left + right + 1:.1f} are enough"
+            f" {left + right + AXIS:.1f} are enough"
         )
     number = len(ranking.ranks)
     inch = (number - 1) / (width - left - right)  # in ranks
@@ -91,15 +104,15 @@ def diagram(ranking: "Ranking", width: float = 7.0) -> Any:
     axes.axis("off")
     _scale(axes, number, inch)
     _difference(axes, ranking.difference, number)
-    _stems(axes, ranking, first, PAD * inch)
+    _stems(axes, ranking, proposed, first, PAD * inch)
     for span, level in zip(spans, levels, strict=True):
         y = PAD + BAR * (level + 0.25)
         axes.plot(span, [y, y], **BAR_STYLE, gid="group")
     return figure
 
 
-def _labels(ranking: "Ranking") -> list[str]:
-    return [f"{name}  {rank:.2f}" for name, rank in ranking.ranks.items()]
+def _label(name: str, rank: float) -> str:
+    return f"{name}  {rank:.2f}"
 
 
 def _half(ranking: "Ranking") -> int:
@@ -107,22 +120,30 @@ def _half(ranking: "Ranking") -> int:
     return -(-len(ranking.ranks) // 2)
 
 
-def _margins(ranking: "Ranking") -> tuple[float, float]:
-    """Inches for the labels on the left and on the right."""
-    labels, half = _labels(ranking), _half(ranking)
-    return _widest(labels[:half]) + 2 * PAD, _widest(labels[half:]) + 2 * PAD
+def _margins(ranking: "Ranking", proposed: str) -> tuple[float, float]:
+    """Inches for the labels on the left and on the right; that of the proposed method is bold."""
+    weights = {proposed: "bold"}
+    widths = [
+        style.text_width(_label(name, rank), style.FONT, weights.get(name, "normal"))
+        for name, rank in ranking.ranks.items()
+    ]
+    half = _half(ranking)
+    return max(widths[:half]) + 2 * PAD, max(widths[half:]) + 2 * PAD
 
 
-def _stems(axes: Any, ranking: "Ranking", first: float, gap: float) -> None:
-    """From the axis down, then out to the labels."""
+def _stems(axes: Any, ranking: "Ranking", proposed: str, first: float, gap: float) -> None:
+    """From the axis down, then out to the labels; those of the proposed method in its colour."""
     number, half = len(ranking.ranks), _half(ranking)
-    for i, (label, rank) in enumerate(zip(_labels(ranking), ranking.ranks.values(), strict=True)):
+    for i, (name, rank) in enumerate(ranking.ranks.items()):
         y = first + LINE * (i if i < half else number - 1 - i)
         edge, out, side = (1, -gap, "right") if i < half else (number, gap, "left")
         stem = [rank, rank, edge + out], [0, y, y]
-        axes.plot(*stem, color=STEM, lw=0.7, clip_on=False, gid="stem")
-        place = {"ha": side, "va": "center", "fontsize": style.FONT}
-        axes.text(edge + 1.5 * out, y, label, **place, gid="label")
+        colour = style.PROPOSED if name == proposed else STEM
+        axes.plot(*stem, color=colour, lw=0.7, clip_on=False, gid="stem")
+        place: dict[str, Any] = {"ha": side, "va": "center", "fontsize": style.FONT}
+        if name == proposed:
+            place |= {"color": style.PROPOSED, "fontweight": "bold"}
+        axes.text(edge + 1.5 * out, y, _label(name, rank), **place, gid="label")
 
 
 def _levels(spans: Sequence[tuple[float, float]], gap: float) -> list[int]:
@@ -158,14 +179,6 @@ def _difference(axes: Any, difference: float, methods: int) -> None:
         axes.plot([x, x], [y - 0.04, y + 0.04], color="black", lw=1.4, clip_on=False)
     text = f"CD = {difference:.2f}" + ("" if fits else ", longer than the axis")
     axes.text((1 + end) / 2, y - 0.05, text, **ABOVE, gid="CD")
-
-
-def _widest(labels: Sequence[str]) -> float:
-    """Inches."""
-    from matplotlib.textpath import TextPath
-
-    widths = [TextPath((0, 0), label, size=style.FONT).get_extents().width for label in labels]
-    return float(max(widths)) / 72
 
 
 def _p(p: float) -> str:

@@ -40,7 +40,9 @@ def draw(seen: Overview) -> Iterator[FigurePart | str]:
             text = _caption(panels, seeds, seen.scale)
             make = partial(_figure, panels, across)
             title = "Training samples per client and class"
-            yield FigurePart(name if number == 1 else f"{name}-{number}", title, text, make)
+            width = seen.width(style.COLUMN if len(page) == 1 and across > 1 else style.PAGE)
+            called = name if number == 1 else f"{name}-{number}"
+            yield FigurePart(called, title, text, make, width)
 
 
 def _caption(panels: Mapping[str, Ints], seeds: Sequence[int], scale: str) -> str:
@@ -70,15 +72,16 @@ def _counts(run: Numbers) -> Ints:
 
 
 @style.themed
-def _figure(panels: Mapping[str, Ints], across: int) -> Any:
+def _figure(panels: Mapping[str, Ints], most: int, width: float) -> Any:
+    across = min(most, int(width / 1.6))
     columns = min(across, len(panels))
-    width = style.COLUMN if columns == 1 and across > 1 else style.PAGE
     classes = max(table.shape[1] for table in panels.values())
     height = min(max(0.12 * classes, 1.2), 2.4)  # inches, of the axes
     figure, found = style.panels(len(panels), across, width, height + 0.72)
     for axes, (title, table) in zip(found, panels.items(), strict=True):
-        circles(axes, table, width / columns - 0.45, height)
-        lines = textwrap.wrap(title, int(18 * width / columns))  # 7 points: 18 letters per inch
+        inches = width / columns - 0.45
+        circles(axes, table, inches, height)
+        lines = textwrap.wrap(title, int(18 * inches))  # 7 points: 18 letters per inch
         lines.append(f"largest: {table.max():,}")
         axes.set_title("\n".join(lines), fontsize=style.SMALL)
     return figure

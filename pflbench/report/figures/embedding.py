@@ -1,7 +1,8 @@
 """Representations in the plane by t-SNE: the raw pixels, then every method."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +44,10 @@ def draw(seen: Overview) -> Iterator[FigurePart | str]:
             yield f"{what}: no run of seed {seed} stored them."
         if panels:
             text = seen.caption(_caption(scenario, seed, panels), groups)
-            name, title = (
-                seen.name("representations", scenario),
-                f"Representations, {scenario.line}",
-            )
-            yield FigurePart(name, title, text, partial(_figure, panels))
+            name = seen.name("representations", scenario)
+            title = f"Representations, {scenario.line}"
+            make = partial(_figure, Plane(panels))
+            yield FigurePart(name, title, text, make, seen.width(style.COLUMN))
 
 
 def _caption(scenario: Heading, seed: int, panels: Mapping[str, Arrays]) -> str:
@@ -99,18 +99,32 @@ def embedded(vectors: npt.NDArray[np.generic]) -> Floats:
     return np.asarray(found, dtype=float)
 
 
+@dataclass(frozen=True)
+class Plane:
+    """The samples of every panel, by its title."""
+
+    panels: Mapping[str, Arrays]
+
+    @cached_property
+    def points(self) -> dict[str, tuple[Floats, npt.NDArray[np.generic]]]:
+        """Their places and labels; found once, however often they are drawn."""
+        whole = max(self.panels.values(), key=lambda arrays: len(arrays["y"]))
+        found = {RAW: (embedded(whole["x"]), whole["y"])}
+        for label, arrays in self.panels.items():
+            found[label] = embedded(arrays["z"]), arrays["y"]
+        return found
+
+
 @style.themed
-def _figure(panels: Mapping[str, Arrays]) -> Any:
+def _figure(plane: Plane, width: float) -> Any:
     import seaborn as sns
 
-    whole = max(panels.values(), key=lambda arrays: len(arrays["y"]))
-    shown = {RAW: (whole["x"], whole["y"])}
-    shown |= {label: (arrays["z"], arrays["y"]) for label, arrays in panels.items()}
+    shown = plane.points
     classes = sorted({int(label) for _, labels in shown.values() for label in labels})
     colours = dict(zip(classes, style.class_colours(len(classes)), strict=True))
-    figure, found = style.panels(len(shown), 3, style.COLUMN, 1.35)
-    for axes, (title, (vectors, labels)) in zip(found, shown.items(), strict=True):
-        x, y = embedded(vectors).T
+    figure, found = style.panels(len(shown), max(1, int(width / 1.15)), width, 1.35)
+    for axes, (title, (places, labels)) in zip(found, shown.items(), strict=True):
+        x, y = places.T
         how = {"palette": colours, "s": 2.5, "linewidth": 0, "legend": False}
         sns.scatterplot(x=x, y=y, hue=labels.astype(int), **how, ax=axes)
         axes.set_title(title, loc="center")

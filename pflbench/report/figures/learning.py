@@ -9,7 +9,7 @@ import numpy as np
 
 from pflbench.report.figures import style
 from pflbench.report.grouping.headings import Heading
-from pflbench.report.grouping.overview import Group, Overview, ranked
+from pflbench.report.grouping.overview import Group, Overview, best, ranked
 from pflbench.report.load.runs import Floats, Numbers, mean
 from pflbench.report.render.parts import FigurePart
 
@@ -17,6 +17,7 @@ LONGEST = 50  # rounds of the moving average
 MANY, BEST = 8, 5  # of more lines than many, only the best stand out
 LEAST = 2  # rounds that make a curve
 POINTS = 100  # of a curve, at most
+STARS = 4  # on the curve of the proposed method
 AXES = {"accuracy": "accuracy (%)", "loss": "training loss"}
 
 
@@ -45,7 +46,8 @@ def draw(seen: Overview) -> Iterator[FigurePart | str]:
             continue
         title = f"Learning curves, {scenario.line}"
         text = seen.caption(_caption(seen, scenario, lines, side), groups)
-        yield FigurePart(seen.name("curves", scenario), title, text, partial(_figure, lines))
+        name, width = seen.name("curves", scenario), seen.width(style.PAGE)
+        yield FigurePart(name, title, text, partial(_figure, lines), width)
 
 
 def reach(rounds: int) -> int:
@@ -109,19 +111,21 @@ def _together(series: Sequence[tuple[Floats, Floats]], side: int) -> Curve:
 
 
 @style.themed
-def _figure(lines: Sequence[Line]) -> Any:
-    figure, panels = style.canvas(style.PAGE, max(2.3, 0.135 * len(lines) + 0.45), columns=2)
-    best = len(lines) if len(lines) <= MANY else BEST
+def _figure(lines: Sequence[Line], width: float) -> Any:
+    names = {f"{g.label}  {g.state or f'{g.accuracy:.1f}'}": g.look for g, _ in lines}
+    figure, panels = style.with_legend(len(AXES), list(names), width, 2.3)
+    groups = [group for group, _ in lines]
+    strong = groups if len(groups) <= MANY else best(groups, BEST)
     for axes, kind in zip(panels, AXES, strict=True):
-        _faint(axes, [(group, curves[kind]) for group, curves in lines[best:] if kind in curves])
-        _strong(axes, [(group, curves[kind]) for group, curves in lines[:best] if kind in curves])
+        known = [(group, curves[kind]) for group, curves in lines if kind in curves]
+        _faint(axes, [(group, curve) for group, curve in known if group not in strong])
+        _strong(axes, [(group, curve) for group, curve in known if group in strong])
         axes.set(xlabel="round", ylabel=AXES[kind])
         axes.margins(x=0.01)
         axes.xaxis.get_major_locator().set_params(integer=True)
     _loss_scale(
         panels[1], [mean(curves["loss"].values.T) for _, curves in lines if "loss" in curves]
     )
-    names = {f"{g.label}  {g.state or f'{g.accuracy:.1f}'}": g.look for g, _ in lines}
     style.legend(figure, names, title="accuracy (%)")
     return figure
 
@@ -158,6 +162,15 @@ def _lines(axes: Any, curves: Sequence[tuple[Group, Curve]], **how: Any) -> None
         if group.state:
             end = curve.rounds[-1:], mean(curve.values.T)[-1:]
             axes.plot(*end, "x", color=group.look.colour, ms=6, mew=1.6, clip_on=False)
+        if group.proposed:
+            _stars(axes, group, curve)
+
+
+def _stars(axes: Any, group: Group, curve: Curve) -> None:
+    """On the line of the proposed method, a few."""
+    at = np.linspace(0, len(curve.rounds) - 1, STARS + 2).round().astype(int)[1:-1]
+    stars = {"marker": group.look.marker, "color": group.look.colour, "linestyle": "none"}
+    axes.plot(curve.rounds[at], mean(curve.values.T)[at], **stars, ms=7, mew=0, zorder=4)
 
 
 def _loss_scale(axes: Any, curves: Sequence[Floats]) -> None:
@@ -170,18 +183,23 @@ def _loss_scale(axes: Any, curves: Sequence[Floats]) -> None:
         axes.set_yscale("log")
 
 
+def _standing_out(seen: Overview) -> str:
+    proposed = any(group.proposed for group in seen.groups)
+    return f"The best {BEST - 1} and the proposed method" if proposed else f"The best {BEST}"
+
+
 def _caption(seen: Overview, scenario: Heading, lines: Sequence[Line], side: int) -> str:
     smooth = f"a moving average of {2 * side} rounds ({side} to either side, fewer near the ends)"
     text = (
-        "Accuracy (left, mean over clients) and training loss (right, the one that the method"
-        " minimises, so of different terms in different methods) over rounds on"
+        "Accuracy (mean over clients) and training loss (the one that the method minimises, so of"
+        " different terms in different methods) over rounds on"
         f" {scenario.line}, with {smooth if side else 'no smoothing'}. In the legend:"
         f" {seen.measure}."
     )
     if any(len(group.finished) > 1 for group, _ in lines):
         text += " Lines are means over seeds and bands go from the lowest to the highest seed."
     if len(lines) > MANY:
-        text += f" The best {BEST} stand out; the others have no bands."
+        text += f" {_standing_out(seen)} stand out; the others have no bands."
     if any(group.state for group, _ in lines):
         text += " A cross ends the line of a run that is not finished."
     silent = [group.label for group, curves in lines if "loss" not in curves]

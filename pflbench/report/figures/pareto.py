@@ -28,9 +28,9 @@ def draw(seen: Overview) -> Iterator[FigurePart | str]:
             yield f"{what}: fewer than two methods have an accuracy."
             continue
         text = (
-            "Accuracy against megabytes (left: sent to and by a client that takes part in every"
-            " round) and seconds (right: work of all clients, one after another, and of the server,"
-            f" without evaluation), both until the last round, on {scenario.line}: {seen.measure},"
+            "Accuracy against megabytes (sent to and by a client that takes part in every round)"
+            " and seconds (work of all clients, one after another, and of the server, without"
+            f" evaluation), both until the last round, on {scenario.line}: {seen.measure},"
             " all as means over seeds. Ringed, joined and named: methods that no other one beats in"
             " both accuracy and cost (Pareto front)."
         )
@@ -38,7 +38,9 @@ def draw(seen: Overview) -> Iterator[FigurePart | str]:
         if untimed:
             text += f" No seconds are known of {', '.join(untimed)}."
         name, title = seen.name("efficiency", scenario), f"Accuracy against cost, {scenario.line}"
-        yield FigurePart(name, title, seen.caption(text, groups), partial(_figure, known))
+        make = partial(_figure, known)
+        text = seen.caption(text, groups)
+        yield FigurePart(name, title, text, make, seen.width(style.PAGE))
 
 
 def front(costs: npt.ArrayLike, accuracies: npt.ArrayLike) -> Bools:
@@ -71,8 +73,9 @@ def cost(group: Group, of: Callable[[Numbers], float]) -> float:
 
 
 @style.themed
-def _figure(groups: Sequence[Group]) -> Any:
-    figure, panels = style.canvas(style.PAGE, max(2.4, 0.135 * len(groups) + 0.4), columns=2)
+def _figure(groups: Sequence[Group], width: float) -> Any:
+    names = {f"{group.label}  {group.accuracy:.1f}": group.look for group in groups}
+    figure, panels = style.with_legend(2, list(names), width, 2.4)
     accuracies = np.array([group.accuracy for group in groups])
     kinds = {
         "megabytes per client, total": megabytes,
@@ -85,7 +88,6 @@ def _figure(groups: Sequence[Group]) -> Any:
         axes.set(xlabel=label, ylabel="accuracy (%)")
         axes.margins(0.12)
         _scale(axes, x)
-    names = {f"{group.label}  {group.accuracy:.1f}": group.look for group in groups}
     style.legend(figure, names, lines=False, markers=True, title="accuracy (%)")
     style.lay_out(figure)  # so that the places of points on the page are known
     for axes, x in zip(panels, costs, strict=True):
@@ -103,7 +105,7 @@ def _points(axes: Any, groups: Sequence[Group], costs: Floats) -> None:
     frame = pd.DataFrame({**columns, "cost": costs})
     names = {"x": "cost", "y": "accuracy", "hue": "label", "style": "label"}
     looks = style.mapping({group.label: group.look for group in groups}, lines=False, markers=True)
-    sizes = {group.label: 60 if group.look.marker == "*" else 22 for group in groups}
+    sizes = {group.label: 60 if group.look.marker == style.STAR else 22 for group in groups}
     how = {"size": "label", "sizes": sizes, "linewidth": 0, "zorder": 2, "legend": False}
     sns.scatterplot(frame, **names, **looks, **how, ax=axes)
 

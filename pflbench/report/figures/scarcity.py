@@ -34,10 +34,17 @@ def draw(seen: Overview) -> Iterator[FigurePart | str]:
     )
     best = _ranked(panels)
     if len(best) > MANY:
-        text += f" The {BEST} that are best on average stand out; the others have no bands."
+        text += f" {_standing_out(seen)} stand out; the others have no bands."
     text = seen.caption(text, [group for groups in varied for group in groups])
     make = partial(_figure, panels, best)
-    yield FigurePart("scarcity", "Accuracy against local data", text, make)
+    width = seen.width(style.PAGE if len(panels) > 1 else 5.0)
+    yield FigurePart("scarcity", "Accuracy against local data", text, make, width)
+
+
+def _standing_out(seen: Overview) -> str:
+    if any(group.proposed for group in seen.groups):
+        return f"The {BEST - 1} that are best on average and the proposed method"
+    return f"The {BEST} that are best on average"
 
 
 def _varied(seen: Overview) -> list[list[Group]]:
@@ -77,14 +84,17 @@ def _ranked(panels: Panels) -> list[str]:
 
 
 @style.themed
-def _figure(panels: Panels, best: Sequence[str]) -> Any:
-    columns = min(2, len(panels))
+def _figure(panels: Panels, best: Sequence[str], width: float) -> Any:
+    columns = min(2, len(panels)) if width >= style.WIDE else 1
     rows = -(-len(panels) // columns)
-    height = max(2.2, (0.135 * len(best) + 0.35) / rows, 2.4 / rows)
-    width = style.PAGE if columns > 1 else 5.0
+    beside = style.LINE * len(best) + 0.35
+    below = style.LINE * -(-len(best) // style.legend_columns(best, width))
+    height = max(2.2, beside / rows, 2.4 / rows) if width >= style.WIDE else 2.0 + below / rows
     figure, found = style.panels(len(panels), columns, width, height)
     looks = {group.label: group.look for groups in panels.values() for group in groups}
-    strong = {label: looks[label] for label in (best if len(best) <= MANY else best[:BEST])}
+    own = [g.label for groups in panels.values() for g in groups if g.proposed]
+    first = best if len(best) <= MANY else [*best[: BEST - bool(own)], *own]
+    strong = {label: looks[label] for label in first}
     faint = {label: looks[label] for label in best if label not in strong}
     for axes, (title, groups) in zip(found, panels.items(), strict=True):
         _lines(axes, groups, faint, errorbar=None, linewidth=0.7, alpha=0.55)

@@ -8,13 +8,15 @@ from functools import wraps
 from typing import Any, Literal, ParamSpec
 
 COLUMN, PAGE = 3.5, 7.16  # inches: the width of a column and of a page
+WIDE = 4.7  # inches: narrower figures have their panels and their legend below each other
+LINE = 0.135  # inches of a line of a legend
 FONT, SMALL = 8, 7  # points
 DPI = 300
 
 # Okabe and Ito's colours without yellow, which is too faint for a line, and a brown: also people
 # who confuse red and green, or blue and yellow, can tell any two apart.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#6B4226")
-PROPOSED = "#D55E00"
+PROPOSED, STAR = "#D55E00", "*"  # colour and marker that only the proposed method has
 CLASSES = (*PALETTE, PROPOSED, "#F0E442", "#999999")  # of ten labels
 SCARCE = "#D00000"  # clients with little data
 DASHES: tuple[Any, ...] = ("-", (0, (4.5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)))
@@ -71,7 +73,7 @@ def looks(methods: Sequence[str], proposed: str = "") -> dict[str, Look]:
     """
     others = [method for method in methods if method != proposed]
     found = {method: _look(place) for place, method in enumerate(others)}
-    return {**found, proposed: Look(PROPOSED, "-", "*")} if proposed in methods else found
+    return {**found, proposed: Look(PROPOSED, "-", STAR)} if proposed in methods else found
 
 
 def _look(place: int, palette: Sequence[str] = PALETTE) -> Look:
@@ -167,6 +169,31 @@ def panels(number: int, across: int, width: float, height: float, **how: Any) ->
     return figure, found[:number]
 
 
+def with_legend(number: int, labels: Sequence[str], width: float, least: float) -> Any:
+    """A figure with that many axes and room for a legend of the labels: next to each other, at least
+    so high, with the legend beside them; or, in a narrow figure, all below each other.
+    """
+    if width >= WIDE:
+        return canvas(width, max(least, LINE * len(labels) + 0.45), columns=number)
+    rows = -(-len(labels) // legend_columns(labels, width))
+    return canvas(width, 1.8 * number + LINE * (rows + 1), rows=number)
+
+
+def legend_columns(labels: Sequence[str], width: float) -> int:
+    """How many fit below a figure, with handles of 0.45 inches."""
+    widest = max((text_width(label, SMALL) for label in labels), default=0.0)
+    return max(1, min(len(labels), int(width / (widest + 0.45))))
+
+
+def text_width(text: str, size: float, weight: str = "normal") -> float:
+    """Inches."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import TextPath
+
+    font = FontProperties(family="DejaVu Sans", weight=weight)
+    return float(TextPath((0, 0), text, size=size, prop=font).get_extents().width) / 72
+
+
 def ticks(number: int, inches: float) -> range:
     """Of so many clients or classes on an axis, those whose numbers fit."""
     steps = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
@@ -189,20 +216,25 @@ def mapping(looks: Mapping[str, Look], lines: bool = True, markers: bool = False
 def even_sizes(axes: Any) -> None:
     """A star looks smaller than other markers of its size."""
     for line in axes.get_lines():
-        if line.get_marker() == "*":
+        if line.get_marker() == STAR:
             line.set_markersize(1.6 * line.get_markersize())
 
 
 def legend(
     figure: Any,
     looks: Mapping[str, Look],
-    place: str = "right upper",
+    place: str = "",
     lines: bool = True,
     markers: bool = False,
     **how: Any,
 ) -> Any:
-    """Of labels, next to the axes."""
+    """Of labels: beside the axes, or below them in a narrow figure, where no place is asked for."""
     from matplotlib.lines import Line2D
+
+    width = figure.get_figwidth()
+    if not place and width < WIDE:
+        place = "lower center"
+        how = {"ncols": legend_columns(list(looks), width), "columnspacing": 1.0, **how}
 
     handles = [
         Line2D(
@@ -211,14 +243,14 @@ def legend(
             color=look.colour,
             linestyle=look.dash if lines else "none",
             linewidth=1.3,
-            marker=look.marker if markers else "none",
-            markersize=6 if look.marker == "*" else 4,
+            marker=look.marker if markers or look.marker == STAR else "none",
+            markersize=6 if look.marker == STAR else 4,
             markeredgewidth=0,
         )
         for look in looks.values()
     ]
     how = {"alignment": "left", "handlelength": 2.4 if lines else 1.0, **how}
-    return figure.legend(handles, list(looks), loc=f"outside {place}", **how)
+    return figure.legend(handles, list(looks), loc=f"outside {place or 'right upper'}", **how)
 
 
 def lay_out(figure: Any) -> None:

@@ -67,9 +67,9 @@ def _values_part(
     )
     title = f"Accuracy over {' and '.join(words)}, {scenario.line}"
     caption = seen.caption(text, shown)
-    return FigurePart(
-        seen.name("values", scenario), title, caption, partial(_values, families, seen.looks)
-    )
+    make = partial(_values, families, seen.looks)
+    width = seen.width(style.COLUMN if len(families) == 1 else style.PAGE)
+    return FigurePart(seen.name("values", scenario), title, caption, make, width)
 
 
 def _variants_part(
@@ -83,16 +83,17 @@ def _variants_part(
     text = f"Accuracy of variants of {method} on {lines}: {seen.measure}. {SEEDS}"
     name = f"variants-{method.lower()}" if several else "variants"
     make = partial(_side_by_side, method, named, scenarios)
-    return FigurePart(name, f"Variants of {method}", seen.caption(text, shown), make)
+    width = seen.width(style.PAGE if len(scenarios) * len(named) > 8 else style.COLUMN)
+    return FigurePart(name, f"Variants of {method}", seen.caption(text, shown), make, width)
 
 
 @style.themed
-def _values(families: Mapping[str, Family], known: Mapping[str, style.Look]) -> Any:
+def _values(families: Mapping[str, Family], known: Mapping[str, style.Look], width: float) -> Any:
     groups = [g for family in families.values() for those in family.values() for g in those]
     methods = {group.method for group in groups}
     looks = {method: look for method, look in known.items() if method in methods}
-    width = style.COLUMN if len(families) == 1 else style.PAGE
-    figure, panels = style.panels(len(families), 3, width, 2.1, sharey=True)
+    across = min(3, int(width / 1.7))
+    figure, panels = style.panels(len(families), across, width, 2.1, sharey=True)
     for axes, (name, family) in zip(panels, families.items(), strict=True):
         rows = [
             (f"{value:g}", group.method, accuracy)
@@ -111,10 +112,9 @@ def _values(families: Mapping[str, Family], known: Mapping[str, style.Look]) -> 
 
 @style.themed
 def _side_by_side(
-    method: str, named: Mapping[str, list[Group]], scenarios: Sequence[Heading]
+    method: str, named: Mapping[str, list[Group]], scenarios: Sequence[Heading], width: float
 ) -> Any:
     """Scenarios on x, variants next to each other."""
-    width = style.PAGE if len(scenarios) * len(named) > 8 else style.COLUMN
     figure, (axes,) = style.canvas(width, 2.6)
     looks = {variant or method: groups[0].look for variant, groups in named.items()}
     rows = [
@@ -131,7 +131,7 @@ def _side_by_side(
     axes.grid(axis="x", visible=False)
     for edge in range(len(scenarios) - 1):
         axes.axvline(edge + 0.5, color="0.85", linewidth=0.6)
-    how = {"ncols": min(len(named), 3 if width == style.PAGE else 2), "columnspacing": 1.5}
+    how = {"ncols": min(len(named), 3 if width >= style.WIDE else 2), "columnspacing": 1.5}
     style.legend(figure, looks, "upper center", lines=False, markers=True, **how)
     return figure
 

@@ -34,6 +34,7 @@ class Group:
     look: Look
     runs: tuple[Numbers, ...]  # one per seed
     choice: Choice
+    proposed: bool = False  # of the method that the report is about
 
     @property
     def finished(self) -> list[Numbers]:
@@ -76,7 +77,6 @@ class Overview:
     choice: Choice
     looks: Mapping[str, Look]  # of methods, by title
     options: ReportOptions = field(default_factory=ReportOptions)
-    proposed: str = ""  # title of the proposed method
 
     @property
     def scenarios(self) -> dict[Heading, list[Group]]:
@@ -85,6 +85,10 @@ class Overview:
         for group in self.groups:
             found.setdefault(group.scenario, []).append(group)
         return found
+
+    def width(self, usual: float) -> float:
+        """Inches of a figure: as the report asks, or as usual for its kind."""
+        return self.options.figures.width or usual
 
     def name(self, kind: str, scenario: Heading) -> str:
         """Of a figure that every scenario has one of: safe for files."""
@@ -130,12 +134,17 @@ def overview(experiment: Experiment, choice: Choice) -> Overview:
     for column, row, runs in laid_out.places():
         label = row.title if len(variants) > 1 else row.variant or row.method
         look = looks[row.method][row.variant]
-        groups.append(Group(row.method, row.variant, column, label, look, runs, choice))
+        own = row.kind == "proposed"
+        groups.append(Group(row.method, row.variant, column, label, look, runs, choice, own))
     scales = {str(run.about["scale"]) for run in experiment.runs if run.about.get("scale")}
     scale = experiment.plan.scale or ", ".join(sorted(scales))
-    return Overview(
-        tuple(groups), scale, choice, methods, experiment.plan.report, laid_out.proposed
-    )
+    return Overview(tuple(groups), scale, choice, methods, experiment.plan.report)
+
+
+def best(groups: Sequence[Group], number: int) -> list[Group]:
+    """The first so many; the proposed method is always among them, in the last place if need be."""
+    rest = [group for group in groups[number:] if group.proposed]
+    return [*groups[: number - len(rest)], *rest]
 
 
 def ranked(groups: Iterable[Group]) -> list[Group]:

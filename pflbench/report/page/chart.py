@@ -67,7 +67,7 @@ def chart(experiment: Experiment, choice: Choice) -> dict[str, Any] | None:
         return None
     first = next(iter(panels))
     best_first = sorted(rows, key=lambda label: _rank(rows[label].get(first)))
-    proposed = {group.label for group in seen.groups if group.method == seen.proposed}
+    proposed = {group.label for group in seen.groups if group.proposed}
     lines = [
         {
             "label": label,

@@ -29,6 +29,7 @@ from pflbench.report.words import plural
 TEMPLATE = Path(__file__).parent / "template"
 SCRIPTS = ("charts.js", "page.js")
 WIDTH = 1600  # pixels
+INCH = 130  # pixels of a screen for an inch in print: letters of 8 points are 14 pixels high
 FORMS = ("latex", "csv", "markdown")  # of a table, to copy or to save
 SHORT = 44  # letters of a cell that stay on one line
 
@@ -40,7 +41,9 @@ class Picture:
     name: str
     title: str
     caption: str
+    width: float  # inches in print
     png: bytes
+    narrow: bytes = b""  # the same for a phone, where the first is too wide for it
     pdf: bytes = b""  # to save
 
 
@@ -172,9 +175,12 @@ def _by_kind(pictures: Sequence[Picture]) -> list[tuple[str, list[dict[str, Any]
 
 
 def _picture(picture: Picture) -> dict[str, Any]:
-    addresses = {"source": _address(picture.png, "image/png")}
-    addresses["pdf"] = _address(picture.pdf, "application/pdf") if picture.pdf else ""
-    return {**vars(picture), **addresses}
+    addresses = {
+        "source": _address(picture.png, "image/png"),
+        "narrow": _address(picture.narrow, "image/png") if picture.narrow else "",
+        "pdf": _address(picture.pdf, "application/pdf") if picture.pdf else "",
+    }
+    return {**vars(picture), **addresses, "shown": round(INCH * picture.width)}
 
 
 def _address(content: bytes, kind: str) -> str:

@@ -27,17 +27,18 @@ class TablePart:
 
 @dataclass(frozen=True)
 class FigurePart:
-    """A figure; drawn when it is first asked for, by the process that saves it."""
+    """A figure; drawn when it is asked for, by the process that saves it."""
 
     name: str
     title: str
     caption: str
-    make: Callable[[], Any]
+    make: Callable[[float], Any]  # Matplotlib's figure, of a width in inches
+    width: float  # of its files
 
     @cached_property
     def figure(self) -> Any:
-        """Matplotlib's."""
-        return self.make()
+        """As its files have it."""
+        return self.make(self.width)
 
 
 @dataclass(frozen=True)
