@@ -1,5 +1,6 @@
 """`pflbench sweep`: experiments to runs, where they are done, and how they ended."""
 
+import contextlib
 import sys
 from collections import Counter
 from pathlib import Path
@@ -78,6 +79,7 @@ def sweep(
         retry_failed=retry_failed,
         keep_outdated=keep_outdated,
     )
+    _note_left_out(plans, out)
     for plan in plans:
         plan.write(out)
     made.open()
@@ -91,6 +93,7 @@ def _chosen(plans: "list[Plan]", only: list[str], exclude: list[str]) -> "dict[s
     """The runs that --only and --exclude leave, each once."""
     from pflbench.sweep import experiment
 
+    experiment.check_only([run for plan in plans for run in plan.runs], only)
     runs: dict[str, Planned] = {}
     for plan in plans:
         left = {run.id for run in experiment.chosen(plan.runs, only, exclude)}
@@ -98,6 +101,23 @@ def _chosen(plans: "list[Plan]", only: list[str], exclude: list[str]) -> "dict[s
     if not runs:
         raise UserError("--only and --exclude leave no run")
     return runs
+
+
+def _note_left_out(plans: "list[Plan]", out: Path) -> None:
+    """Say which experiments of the folder had runs that they no longer have."""
+    from pflbench.records import plan
+    from pflbench.records.status import stem_of
+
+    with contextlib.suppress(UserError):  # of a plan that cannot be read, and is replaced
+        before = {one.name: {stem_of(run.id) for run in one.runs} for one in plan.read(out)}
+        for one in plans:
+            gone = before.get(one.name, set()) - {stem_of(run.id) for run in one.runs}
+            if gone:
+                console.say(
+                    "note",
+                    f"{len(gone)} runs are no longer in experiment {one.name}; --only runs a part"
+                    " of an experiment, --name makes another one",
+                )
 
 
 def _tell_outdated(made: "Sweep") -> None:

@@ -179,6 +179,14 @@ def chosen(runs: Iterable[Planned], only: Iterable[str], exclude: Iterable[str])
     ]
 
 
+def check_only(runs: Iterable[Planned], only: Iterable[str]) -> None:
+    """Refuse a method in `--only` that none of the runs is of."""
+    every = list(runs)
+    for pattern in (pattern for text in only if "=" not in text for pattern in listed(text)):
+        if not plugins.called(every, pattern):
+            raise unknown("method in --only", pattern, {run.run.algorithm for run in every})
+
+
 def listed(text: str) -> list[str]:
     """A comma-separated list; the commas inside `synthetic:classes=4,side=16` belong to its
     item.

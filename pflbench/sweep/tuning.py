@@ -195,7 +195,9 @@ def studies(
     """The searches of an experiment: every method that `only` and `exclude` leave, in every
     scenario that they leave. With a `grid`, all its values are tried and nothing else.
     """
-    taken = {planned.run.seed for planned in experiment.make(name, table).runs}
+    whole = experiment.make(name, table).runs
+    experiment.check_only(whole, only)
+    taken = {planned.run.seed for planned in whole}
     if shared := sorted(taken & {*seeds}):
         raise UserError(
             f"--seed {shared[0]} is a seed of experiment {name};"

@@ -143,6 +143,17 @@ def test_the_command_of_a_plan_says_its_file_and_no_other(call: Call):
     ]
 
 
+def test_runs_that_options_take_out_of_an_experiment_are_told(call: Call):
+    Path("mine.toml").write_text("algorithms = ['local', 'fedavg']\nmodel = 'mlp'\nclients = 4\n")
+    words = ["sweep", "mine.toml", "--rounds", "1", "--out", "out", "--quiet", "--jobs", "1"]
+    assert call(*words)[2] == ""
+    assert call(*words, "--only", "local")[2] == ""
+    assert call(*words, "--algorithms", "local", "--name", "other")[2] == ""
+    code, _, err = call(*words, "--algorithms", "local")
+    note = "pflbench: note: 1 runs are no longer in experiment mine; --only runs a part"
+    assert (code, err.count("\n"), err.startswith(note)) == (0, 1, True)
+
+
 def test_tuning_needs_no_file(call: Call):
     what = ["--algorithms", "local", "--partitions", "iid", *TINY, "--name", "mine"]
     code, out, err = call("tune", *what, "--grid", "lr=0.1", "--out", "out", "--jobs", "1")

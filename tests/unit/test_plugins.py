@@ -186,6 +186,14 @@ def test_only_takes_a_method_as_the_user_wrote_it(write: Write, written: str, na
     assert [run.run.algorithm for run in experiment.chosen(every, [], [written])] == rest
 
 
+def test_a_method_in_only_that_there_is_none_of_is_told(write: Write):
+    write("apfl.py")
+    every = experiment.make("mine", {"algorithms": ["local", "apfl.py"]}).runs
+    experiment.check_only(every, ["Local,ap*", "rounds=3", "apfl.py"])
+    with pytest.raises(UserError, match="method in --only 'aplf'; did you mean 'apfl'"):
+        experiment.check_only(every, ["local,aplf"])
+
+
 def test_a_tuned_file_has_paths_that_are_relative_to_it(write: Write):
     write("methods/apfl.py")
     table = {"algorithms": ["methods/apfl.py", "local"]}

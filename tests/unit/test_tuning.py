@@ -178,7 +178,8 @@ def test_names_replace_the_rule_or_add_to_it_and_a_single_choice_is_none():
         ({"grid": {"lr": ["0.1", "fast"]}}, "hyperparameter lr = 'fast': must be a number"),
         ({"grid": {"lr": ["-1"]}}, "hyperparameter lr = -1.0: must be at least 0"),
         ({"seeds": [7, 1]}, "--seed 1 is a seed of experiment mine"),
-        ({"only": ["ditto"]}, "--only and --exclude leave no method in any scenario"),
+        ({"only": ["ditto"]}, "unknown method in --only 'ditto'; known: fedavg, fedprox"),
+        ({"exclude": ["fed*"]}, "--only and --exclude leave no method in any scenario"),
         (
             {"table": {**TABLE, "variants": [{"hparams": {"lr": [0.1, 0.2]}}]}},
             "has several [[variants]]",
