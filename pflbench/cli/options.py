@@ -185,11 +185,56 @@ ChosenRound = Annotated[
 ]
 Proposed = Annotated[
     str | None,
-    _option("The method to test against all others. [the best]", "NAME"),
+    _option("Your method: last row, and tested against all others. [as in the file]", "NAME"),
 ]
-Std = Annotated[str, _option("Standard deviation over clients or over seeds. [clients]", "OVER")]
+ReportFile = Annotated[
+    list[Path] | None,
+    _option("Take [report] from this experiment file, not from the sweep.", "FILE", "--options"),
+]
+ShownMethods = Annotated[
+    list[str] | None, _option("Methods to show, in this order. [all]", "NAMES", "--methods")
+]
+ShownScenarios = Annotated[
+    list[str] | None,
+    _option("A scenario to show, also with *; may be repeated. [all]", "NAME", "--scenario"),
+]
+Renamed = Annotated[
+    list[str] | None,
+    _option(
+        "Print a method, data set, partition or scenario so; may be repeated.",
+        "NAME=TITLE",
+        "--rename",
+    ),
+]
+Caption = Annotated[str | None, _option("Caption of the table of accuracies.", "TEXT")]
+Label = Annotated[str | None, _option("LaTeX label of the table of accuracies.", "LABEL")]
+TableStyle = Annotated[
+    str | None, _option("Style of the table of accuracies: plain or fedcosr. [plain]", "NAME")
+]
+TableRows = Annotated[
+    str | None, _option("Rows below the methods: mean, majority or none.", "ROWS", "--rows")
+]
+TableMarks = Annotated[
+    str | None, _option("Marks of numbers: places, arrows, base or none.", "MARKS", "--marks")
+]
+PublishedNumbers = Annotated[
+    list[str] | None,
+    _option("Compare with fedcosr, pfllib or a CSV file; may be repeated.", "FILE", "--published"),
+]
+FigureMethods = Annotated[
+    list[str] | None, _option("Methods that figures show. [as tables]", "NAMES", "--figure-methods")
+]
+FigureSize = Annotated[
+    str | None, _option("one-column or two-column. [each as it needs]", "SIZE", "--figure-size")
+]
+Template = Annotated[
+    str | None, _option("Whose columns: ieee, neurips, icml, acm, ... [ieee]", "NAME")
+]
+Std = Annotated[str | None, _option("Std over seeds or over clients. [seeds]", "OVER")]
 Weighted = Annotated[bool, _option("Weight clients by their test samples.", None, "--weighted")]
-Decimals = Annotated[int, _option("Decimals of percentages in tables. [2]", "N", min=0, max=6)]
+Decimals = Annotated[
+    int | None, _option("Decimals of percentages in tables. [2]", "N", min=0, max=6)
+]
 Margin = Annotated[
     float, _option("Percentage points within which a curve has converged. [1]", "POINTS", min=0)
 ]

@@ -2,9 +2,9 @@
 
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -12,15 +12,16 @@ from pflbench.cli import console, options
 from pflbench.errors import UserError
 
 if TYPE_CHECKING:
+    from pflbench.records.report_options import ReportOptions
     from pflbench.report.build import Report
 
 SECONDS_BETWEEN_LOOKS = 3.0
 ALLOWED = {
     "round": ("last", "last10", "best", "validation"),
     "point": ("pre", "post"),
-    "std": ("clients", "seeds"),
     "only": ("tables", "figures", "page"),
 }
+TITLED = ("methods", "datasets", "partitions", "scenarios")
 
 
 def report(
@@ -28,19 +29,32 @@ def report(
     folder: options.Records,
     out: options.ReportFolder = None,
     experiment: options.ReportedExperiments = None,
+    only: options.OnlyFiles = None,
+    proposed: options.Proposed = None,
+    methods: options.ShownMethods = None,
+    scenario: options.ShownScenarios = None,
+    rename: options.Renamed = None,
+    style: options.TableStyle = None,
+    rows: options.TableRows = None,
+    marks: options.TableMarks = None,
+    caption: options.Caption = None,
+    label: options.Label = None,
+    decimals: options.Decimals = None,
+    std: options.Std = None,
+    published: options.PublishedNumbers = None,
+    figure_methods: options.FigureMethods = None,
+    figure_size: options.FigureSize = None,
+    template: options.Template = None,
+    options_file: options.ReportFile = None,
     round: options.ChosenRound = "last",
     point: options.Point = None,
-    proposed: options.Proposed = None,
-    std: options.Std = "clients",
     weighted: options.Weighted = False,
-    decimals: options.Decimals = 2,
     margin: options.Margin = 1.0,
-    only: options.OnlyFiles = None,
     watch: options.Watch = False,
     as_json: options.Json = False,
 ) -> None:
     """Tables (LaTeX, CSV, Markdown), figures (PDF, PNG) and a page of all runs in a folder."""
-    given = {"round": [round], "point": [point] if point else [], "std": [std], "only": only or []}
+    given = {"round": [round], "point": [point] if point else [], "only": only or []}
     for name, values in given.items():
         for value in values:
             if value not in ALLOWED[name]:
@@ -53,26 +67,74 @@ def report(
     from pflbench.report import build, summary
     from pflbench.report.load.runs import Choice
 
-    choice = Choice(round, point, std, weighted, decimals, proposed)  # type: ignore[arg-type]
+    choice = Choice(round, point, weighted)  # type: ignore[arg-type]
+    looks = build.Given(_options(ctx.params), _from_files(options_file or []))
 
     records = ctx.with_resource(archive.opened(folder))
     place = out or archive.stem(folder) / "report"
 
     def once() -> "Report":
-        return build.report(records, place, choice, experiment or [], only or [], margin / 100)
+        parts = experiment or [], only or []
+        return build.report(records, place, choice, *parts, margin / 100, looks)
 
     made = _watch(folder, once) if watch else once()
-    rows = summary.grouped([run for one in made.experiments for run in one.runs], weighted)
+    table = summary.grouped([run for one in made.experiments for run in one.runs], weighted)
     if as_json:
         files = {"written": made.written, "removed": made.removed}
-        console.dump(
-            {"rows": rows, **{name: [str(path) for path in paths] for name, paths in files.items()}}
-        )
+        paths = {name: [str(path) for path in paths] for name, paths in files.items()}
+        console.dump({"rows": table, **paths})
         return
-    if rows:
-        console.table(*summary.columns(rows))
+    if table:
+        console.table(*summary.columns(table))
         print(textwrap.fill(summary.caption(choice), 110))
     _tell(made)
+
+
+def _options(params: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a report as keys of its table in an experiment."""
+    found: dict[str, Any] = {
+        name: params[name]
+        for name in ("proposed", "style", "caption", "label", "decimals", "std")
+        if params[name] is not None
+    }
+    lists = {"scenarios": params["scenario"], "published": params["published"]}
+    lists["methods"] = _listed(params["methods"] or [])
+    found |= {name: values for name, values in lists.items() if values}
+    for name in ("rows", "marks"):
+        if params[name] is not None:
+            found[name] = [word for word in _listed([params[name]]) if word != "none"]
+    if titles := dict(_titled(pair) for pair in params["rename"] or []):
+        found["titles"] = dict.fromkeys(TITLED, titles)
+    names = {"methods": "figure_methods", "size": "figure_size", "template": "template"}
+    figures = {key: params[name] for key, name in names.items() if params[name]}
+    if "methods" in figures:
+        figures["methods"] = _listed(figures["methods"])
+    return {**found, "figures": figures} if figures else found
+
+
+def _listed(texts: list[str]) -> list[str]:
+    return [word.strip() for text in texts for word in text.split(",") if word.strip()]
+
+
+def _titled(pair: str) -> tuple[str, str]:
+    name, equals, title = pair.partition("=")
+    if not equals or not title:
+        raise UserError(f"--rename {pair}: must be NAME=TITLE, as in --rename fedavg=FedAvg")
+    return name.strip(), title.strip()
+
+
+def _from_files(paths: list[Path]) -> "dict[str, ReportOptions]":
+    """What experiment files say of their reports, by the name of the experiment at every scale."""
+    from pflbench.records import report_options
+    from pflbench.sweep import experiment
+
+    found: dict[str, ReportOptions] = {}
+    for path in paths:
+        looks = report_options.of_experiment(path.stem, experiment.read(str(path)))
+        scales = [name for name in experiment.scales() if name != "paper"]
+        names = [path.stem, *(f"{path.stem}-{scale}" for scale in scales)]
+        found |= dict.fromkeys(names, looks)
+    return found
 
 
 def _watch(folder: Path, once: "Callable[[], Report]") -> "Report":

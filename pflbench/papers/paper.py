@@ -1,7 +1,8 @@
-"""What a report knows of a paper: plain data, and two functions."""
+"""What a report knows of a paper: plain data, and a few functions."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 Config = Mapping[str, Any]  # of a run, as in run.json
@@ -34,6 +35,7 @@ class Paper:
     `columns`.
     """
 
+    key: str  # its folder; also of its style
     name: str  # captions say "the NAME paper"
     proposed: str  # its own method
     seeds: int  # behind its numbers
@@ -41,11 +43,13 @@ class Paper:
     columns: Mapping[str, Column]
     datasets: Mapping[str, str]  # name of a data set -> as the paper prints it
     column_of: Callable[[Config], str]  # the scenario of a run; "" if the paper does not have it
-    dataset_of: Callable[[str], str]  # the data set of a run; "" if the paper does not have it
+    heading: Callable[[Config, str, str], tuple[str, str]]  # see `scenarios.heading`
     accuracy: Mapping[tuple[str, str], Pair]  # (method, scenario) -> accuracy and std in percent
+    conditions: str  # what is not known of them, for captions
     costs: Mapping[str, Costs]
     cost_conditions: str  # what the costs are means over, for captions
     classification: tuple[dict[str, str], ...]  # its table of methods: one row per method
+    style: Any  # of its table of accuracies: pflbench.report.render.notation.Style
     looks: Mapping[str, tuple[str, Any, str]]  # colour, dash and marker of methods in its figures
     figures: Callable[[Any], Iterator[Any]]  # its own figures of a report's Overview
 
@@ -57,3 +61,14 @@ class Paper:
     def group_of(self, method: str) -> str:
         """The group of rows of a method; "" if the paper does not have it."""
         return next((group for group, titles in self.groups.items() if method in titles), "")
+
+
+def dataset_of(spec: str, known: Collection[str]) -> str:
+    """Which of the known data sets it is, by name or by the beginning of a file's name; empty if
+    none.
+    """
+    kind, _, path = spec.partition(":")
+    if kind != "npz":
+        return spec if spec in known else ""
+    stem = Path(path).stem
+    return max((name for name in known if stem.startswith(name)), key=len, default="")

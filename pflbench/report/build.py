@@ -5,16 +5,18 @@ bytes.
 import contextlib
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from pflbench.errors import UserError, unknown
 from pflbench.records import run_folder
+from pflbench.records.report_options import ReportOptions
 from pflbench.records.status import ENDED
 from pflbench.report import manifest
 from pflbench.report.figures.style import COLUMN, rendered
-from pflbench.report.grouping.layout import is_proposed
+from pflbench.report.grouping import selection
 from pflbench.report.load import runs
 from pflbench.report.load.parallel import each
 from pflbench.report.load.runs import Choice, Experiment
@@ -33,6 +35,14 @@ FORMS = {
 METHODS = "methods"  # the section on the methods themselves; its files are next to the page
 PAGE = "index.html"
 RECORDS = ("run.json", "rounds.jsonl", "timing.jsonl", "status.json")  # of a run
+
+
+@dataclass(frozen=True)
+class Given:
+    """Options of a report that do not come from its plans."""
+
+    everywhere: Mapping[str, Any] = field(default_factory=dict)  # for all experiments
+    files: Mapping[str, ReportOptions] = field(default_factory=dict)  # by experiment
 
 
 @dataclass(frozen=True)
@@ -58,14 +68,16 @@ def report(
     names: Sequence[str] = (),
     only: Sequence[str] = (),
     margin: float = 0.01,
+    given: Given | None = None,
 ) -> Report:
     """Read the records of a folder and write the report; `names` are experiments and `only` kinds
-    of files, of KINDS; empty means all. `margin` is that of convergence, a fraction.
+    of files, of KINDS; empty means all. `margin` is that of convergence, a fraction. `given` are
+    options in place of those in the plans.
     """
     newest = max((changed for changed, _ in state(folder).values()), default=0) / 1e9
-    everything = runs.collect(folder, choice)
+    everything = [_with(one, given or Given()) for one in runs.collect(folder, choice)]
     chosen = choose(everything, names)
-    _check_proposed(chosen, choice.proposed)
+    _check_names(chosen, (given or Given()).everywhere)
     wanted = only or KINDS
     sheets, written = [], []
     for experiment in chosen:
@@ -84,12 +96,25 @@ def report(
     return Report(tuple(chosen), tuple(written), tuple(removed))
 
 
-def _check_proposed(experiments: Sequence[Experiment], proposed: str | None) -> None:
-    """Whether any of the runs is of the proposed method; a mistake would go unnoticed."""
-    runs = [run for experiment in experiments for run in experiment.runs]
-    known = {run.planned.config["algorithm"]: run.method for run in runs}
-    if proposed and not any(is_proposed(proposed, *names) for names in known.items()):
-        raise unknown("method of this folder", proposed, known)
+def _with(experiment: Experiment, given: Given) -> Experiment:
+    """An experiment whose plan has the options that hold for this report."""
+    plan = experiment.plan
+    looks = given.files.get(plan.name, plan.report)
+    looks = looks.with_(given.everywhere, "the options of the report")
+    return dataclasses.replace(experiment, plan=dataclasses.replace(plan, report=looks))
+
+
+def _check_names(experiments: Sequence[Experiment], given: Mapping[str, Any]) -> None:
+    """Whether a run has what options name: a mistake would go unnoticed."""
+    found = [run for experiment in experiments for run in experiment.runs]
+    called = {run.planned.config["algorithm"]: selection.method_names(run) for run in found}
+    for name in [given.get("proposed", ""), *given.get("methods", ())]:
+        if name and not any(selection.is_called(name, names) for names in called.values()):
+            raise unknown("method of this folder", name, called)
+    scenarios = {run.planned.scenario: [run] for run in found}
+    for name in given.get("scenarios", ()):
+        if not selection.matching(scenarios, name):
+            raise unknown("scenario of this folder", name, scenarios)
 
 
 def _write(

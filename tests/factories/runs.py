@@ -10,12 +10,14 @@ import numpy.typing as npt
 from pflbench.config import Run, read_run
 from pflbench.methods.files import plain
 from pflbench.papers import papers
+from pflbench.records import report_options
 from pflbench.records.plan import Plan, Planned
 from pflbench.report.grouping.layout import Layout, lay_out
 from pflbench.report.load.runs import Experiment, Numbers
 from pflbench.report.render.parts import TablePart
 
 TITLES = {plain(title): title for title in papers()[0].methods} | {"mine": "Mine"}
+PAPER = {"style": "fedcosr", "std": "clients", "published": ["fedcosr"]}
 Counts = Sequence[Mapping[str, int]]  # for every client: class -> samples
 Values = Sequence[float] | npt.NDArray[np.float64]
 
@@ -157,13 +159,20 @@ def experiment(
     title: str = "A trial",
     scale: str = "paper",
     command: str = "",
+    report: Mapping[str, Any] = PAPER,
 ) -> Experiment:
-    return Experiment(Plan(name, title, scale, command, tuple(one.planned for one in runs)), runs)
+    """An experiment whose report has these options, by default those of the FedCoSR paper's
+    experiments.
+    """
+    planned = tuple(one.planned for one in runs)
+    options = report_options.read(report, "the test")
+    return Experiment(Plan(name, title, scale, command, planned, options), runs)
 
 
-def layout(*runs: Numbers, proposed: str | None = None, **plan: str) -> Layout:
-    made = experiment(*runs, **plan)
-    return lay_out(made, [made], proposed)
+def layout(*runs: Numbers, proposed: str | None = None, **plan: Any) -> Layout:
+    report = {**plan.pop("report", PAPER), "proposed": proposed or ""}
+    made = experiment(*runs, report=report, **plan)
+    return lay_out(made, [made])
 
 
 def only(parts: Sequence[TablePart], name: str) -> TablePart:

@@ -59,7 +59,7 @@ def test_where_there_is_an_earlier_version_only_it_is_shown_and_marked(tmp_path:
     assert [(run.status, run.version, run.outdated) for run in found.runs] == [
         ("finished", OLD, True)
     ] * 2
-    shown = cell(found.runs, Choice())
+    shown = cell(found.runs, Choice(), "seeds")
     assert shown.accuracy == pytest.approx(50)
     assert (shown.seeds, shown.outdated) == (2, True)
 
@@ -71,7 +71,7 @@ def test_a_cell_never_mixes_two_versions(tmp_path: Path):
     store(tmp_path, planned(OLD, seed=2), 0.9, time=2000)
     (found,) = runs.collect(tmp_path, Choice())
     assert [run.version for run in counted(found.runs)] == [NEW]
-    shown = cell(found.runs, Choice())
+    shown = cell(found.runs, Choice(), "seeds")
     assert shown.accuracy == pytest.approx(50)
     assert (shown.seeds, shown.state) == (1, "partial")
     assert not shown.outdated

@@ -9,6 +9,7 @@ import pytest
 
 from pflbench.errors import UserError
 from pflbench.papers.fedcosr import misprints
+from pflbench.papers.fedcosr.style import STYLE
 from pflbench.report.render import latex
 from pflbench.report.render.marks import Cell, Column, Marked, Row, Table, mark
 
@@ -22,6 +23,15 @@ PREAMBLE = r"""\documentclass[twocolumn]{article}
 needs_latex = pytest.mark.skipif(
     shutil.which("pdflatex") is None, reason="pdflatex is not installed"
 )
+
+
+def printed(marked: Marked, caption: str, label: str) -> str:
+    """In the style of the FedCoSR paper, which has all marks."""
+    return latex.fragment(marked, STYLE, caption, label)
+
+
+def on_a_page(marked: Marked, caption: str, label: str) -> str:
+    return latex.document(marked, STYLE, caption, label)
 
 
 def every_state(text: str = "plain") -> Marked:
@@ -102,7 +112,7 @@ def test_text_is_printed_as_it_is(plain: str, written: str):
 
 
 def test_cells_of_the_papers_table_look_as_printed():
-    rows = body(latex.fragment(misprints.published("scalability_heterogeneity"), "", "tab:x"))
+    rows = body(printed(misprints.published("scalability_heterogeneity"), "", "tab:x"))
     better, worse = r"\textcolor{better}{$\uparrow$}", r"\textcolor{red}{$\downarrow$}"
     plus, minus = r"\textcolor{purple}{+}", r"\textcolor{blue}{$-$}"
     assert rows["FedRep"][:2] == [
@@ -120,7 +130,7 @@ def test_cells_of_the_papers_table_look_as_printed():
 
 
 def test_headings_span_their_columns_and_rules_divide_the_groups():
-    text = latex.fragment(misprints.published("main"), "", "tab:x")
+    text = printed(misprints.published("main"), "", "tab:x")
     assert r" & \multicolumn{6}{c}{\textbf{Practical heterogeneous ($\beta$=0.1, N=20)}}" in text
     assert r"\cmidrule(lr){2-7}\cmidrule(lr){8-13}" in text
     assert text.count(r"\multicolumn{2}{c}") == 6
@@ -134,7 +144,7 @@ def test_columns_share_the_width_of_a_heading_that_is_longer_than_they_are(
 ):
     group = "Practical heterogeneous (N=20)"  # 30 letters, above two, or six columns
     columns = tuple(Column(str(i), f"data {i}", group) for i in range(number))
-    text = latex.fragment(
+    text = printed(
         mark(Table(columns, (Row("X"),), {("X", "0"): Cell(50, 1, "ok", 1)})), "", "tab:x"
     )
     acc, std = (rf"\sharing{{{group}}}{{2}}{{{name} (\%)}}" for name in ("Acc.", "Std."))
@@ -145,7 +155,7 @@ def test_columns_share_the_width_of_a_heading_that_is_longer_than_they_are(
 @needs_latex
 def test_columns_below_a_long_heading_are_equally_wide(tmp_path: Path):
     title = "a heading that is far longer than the two columns below it"
-    fragment = latex.fragment(mark(Table((Column("a", title),), (Row("X"),), {})), "", "tab:x")
+    fragment = printed(mark(Table((Column("a", title),), (Row("X"),), {})), "", "tab:x")
     head = next(line for line in fragment.splitlines() if r"\textbf{Method}" in line)
     cells = [cell.removesuffix(r" \\") for cell in head.split(" & ")[1:]]
     widths = "".join(rf"\sbox4{{\scriptsize {cell}}}\typeout{{width \the\wd4}}" for cell in cells)
@@ -156,13 +166,13 @@ def test_columns_below_a_long_heading_are_equally_wide(tmp_path: Path):
 
 
 def test_a_baseline_is_below_the_averages():
-    text = latex.fragment(every_state(), "", "tab:x")
+    text = printed(every_state(), "", "tab:x")
     assert "\\midrule\nZ & " in text[text.index(r"\textbf{Mean}") :]
     assert body(text)["Z"][0] == r"\phantom{0}99.5"
 
 
 def test_no_cell_is_empty_and_each_reason_is_explained():
-    text = latex.fragment(every_state(), "Of toys.", "tab:x")
+    text = printed(every_state(), "Of toys.", "tab:x")
     rows = body(text)
     assert {len(cells) for cells in rows.values()} == {6}
     assert all(cell for cells in rows.values() for cell in cells)
@@ -180,27 +190,25 @@ def test_no_cell_is_empty_and_each_reason_is_explained():
 
 
 def test_the_legend_is_of_the_marks_that_there_are():
-    text = latex.fragment(misprints.published("main"), "", "tab:x")
+    text = printed(misprints.published("main"), "", "tab:x")
     assert "base setting" not in text and "failed" not in text and "seeds" not in text
 
 
 def test_decimals_are_those_asked_for():
     table = misprints.published("main").table
-    assert body(latex.fragment(mark(table, 1), "", "tab:x"))["Local"][0].startswith("69.9\\")
+    assert body(printed(mark(table, 1), "", "tab:x"))["Local"][0].startswith("69.9\\")
 
 
 @pytest.mark.parametrize("label", ["", "tab:{x}", "a b", "100%"])
 def test_a_label_that_latex_cannot_take(label: str):
     with pytest.raises(UserError, match=r"the label .* letters, digits"):
-        latex.fragment(every_state(), "", label)
+        printed(every_state(), "", label)
 
 
 @needs_latex
 @pytest.mark.parametrize("name", ["main", "scalability_heterogeneity"])
 def test_the_papers_tables_are_a_page_of_their_own(name: str, tmp_path: Path):
-    said = compile_latex(
-        latex.document(misprints.published(name), "As published.", "tab:x"), tmp_path
-    )
+    said = compile_latex(on_a_page(misprints.published(name), "As published.", "tab:x"), tmp_path)
     assert "Output written on paper.pdf (1 page" in said
     assert "Overfull" not in said and "Undefined" not in said
 
@@ -208,7 +216,7 @@ def test_the_papers_tables_are_a_page_of_their_own(name: str, tmp_path: Path):
 @needs_latex
 @pytest.mark.parametrize("packages", ["", ",graphicx"])
 def test_a_table_with_any_text_can_be_put_into_a_paper(packages: str, tmp_path: Path):
-    fragment = latex.fragment(every_state(NASTY), f"Of {NASTY}.", "tab:x")
+    fragment = printed(every_state(NASTY), f"Of {NASTY}.", "tab:x")
     said = compile_latex(
         PREAMBLE % (packages, "\\input{table} See Table~\\ref{tab:x}."), tmp_path, table=fragment
     )
@@ -221,6 +229,6 @@ def test_a_table_with_any_text_can_be_put_into_a_paper(packages: str, tmp_path: 
 def test_the_page_is_large_enough_for_a_large_table(tmp_path: Path):
     columns = tuple(Column(str(i), f"a data set of number {i}") for i in range(20))
     rows = tuple(Row(f"method {i}", f"group {i}") for i in range(100))
-    said = compile_latex(latex.document(mark(Table(columns, rows, {})), "", "tab:x"), tmp_path)
+    said = compile_latex(on_a_page(mark(Table(columns, rows, {})), "", "tab:x"), tmp_path)
     assert "Output written on paper.pdf (1 page" in said
     assert "Overfull" not in said and "too large" not in said

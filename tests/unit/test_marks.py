@@ -9,6 +9,7 @@ import pytest
 from pflbench.errors import UserError
 from pflbench.papers.fedcosr import misprints
 from pflbench.papers.fedcosr.scenarios import TABLES
+from pflbench.papers.fedcosr.style import STYLE
 from pflbench.papers.fedcosr.tables import column_key as key
 from pflbench.papers.fedcosr.tables import paper_table
 from pflbench.report.render import text as marks_text
@@ -23,10 +24,13 @@ from pflbench.report.render.marks import (
     Table,
     mark,
 )
+from pflbench.report.render.notation import Notation, Place
 
 FIELDS = ("superscript", "arrow", "sign", "bold", "underlined")
-WORDED = marks_text.Notation(  # what `fields` reads
-    places=("|superscript=*", "|superscript=dagger", "|superscript=ddagger"),
+WORDED = Notation(  # what `fields` reads
+    places=tuple(
+        Place("%s|underlined=yes", f"|superscript={mark}") for mark in ("*", "dagger", "ddagger")
+    ),
     better="|arrow=up",
     worse="|arrow=down",
     plus="|sign=+",
@@ -36,7 +40,7 @@ WORDED = marks_text.Notation(  # what `fields` reads
     dash="-",
     letter="|letter=%s",
     bold="%s|bold=yes",
-    underlined="%s|underlined=yes",
+    proposed="%s|bold=yes",
 )
 A, B = Column("a", "A"), Column("b", "B", base="a")
 
@@ -60,7 +64,7 @@ def ranks(marked: Marked, measure: str) -> list[int | None]:
 
 def fields(marked: Marked, row: Row, column: Column, measure: str) -> dict[str, str]:
     """A rendered cell taken apart; its number is `text`."""
-    text, *said = marks_text.cell(marked, row, column, measure, WORDED).split("|")  # type: ignore[arg-type]
+    text, *said = marks_text.cell(marked, row, column, measure, STYLE, WORDED).split("|")  # type: ignore[arg-type]
     return {"text": text, **dict(part.split("=") for part in said)}
 
 
@@ -189,7 +193,7 @@ def test_a_cell_shows_place_seeds_base_and_average_in_this_order():
     base = table({"p": (50, 4), "q": (50, 4)})
     cells = {"p": Cell(60, 4, "ok", 3), "q": (50, 4)}
     marked = mark(table(cells, B), base=base)
-    shown = marks_text.cell(marked, Row("p"), B, "accuracy", marks_text.MARKDOWN)
+    shown = marks_text.cell(marked, Row("p"), B, "accuracy", STYLE, STYLE.markdown)
     assert shown == "60.00\\*\u00a7+\u2191"
 
 
@@ -352,7 +356,8 @@ def test_markdown():
         ("Majority class", "a"): Cell(30, None, "ok"),
     }
     column = Column("a", "my_data", "beta=0.1")
-    lines = marks_text.markdown(mark(Table((column,), rows, cells), 1), "Of\n<b>.").splitlines()
+    marked = mark(Table((column,), rows, cells), 1)
+    lines = marks_text.markdown(marked, STYLE, "Of\n<b>.").splitlines()
     assert lines[:6] == [
         "| Method | beta=0.1: my\\_data |",
         "| --- | --- |",

@@ -6,12 +6,13 @@ import pytest
 
 from pflbench import config
 from pflbench.papers import papers
-from pflbench.papers.fedcosr.scenarios import column_of, dataset_of
+from pflbench.papers.fedcosr.scenarios import DATASETS, column_of
+from pflbench.papers.paper import dataset_of
 from pflbench.report.grouping.overview import overview
 from pflbench.report.load.runs import Choice, Numbers
 from pflbench.report.render.parts import TablePart
 from pflbench.report.tables import published
-from tests.factories.runs import by_method, experiment, layout, run
+from tests.factories.runs import PAPER, by_method, experiment, layout, run
 
 DEFAULTS = config.as_json(config.Run("x"))
 # Published for CIFAR-10, beta = 0.1: Local 69.90, FedAvg 61.51, FedProx 62.91, MOON 82.96 (std 9.44, 11.23, ...)
@@ -30,8 +31,9 @@ def cifar(algorithm: str, accuracies: list[float], status: str = "finished", **o
     return run(algorithm, accuracies, status=status, about=about, dataset="cifar10", **options)
 
 
-def tables(*runs: Numbers, choice: Choice = Choice()) -> tuple[dict[str, TablePart], list[str]]:  # noqa: B008
-    parts, notes = published.tables(layout(*runs, name="main-small", scale="small"), choice)
+def tables(*runs: Numbers, **report: Any) -> tuple[dict[str, TablePart], list[str]]:
+    found = layout(*runs, name="main-small", scale="small", report={**PAPER, **report})
+    parts, notes = published.tables(found, Choice())
     return {part.name: part for part in parts}, notes
 
 
@@ -74,7 +76,7 @@ def test_which_scenarios_the_paper_has(fields: dict[str, Any], key: str):
 
 def test_a_file_is_known_by_the_longest_name_that_it_starts_with():
     names = ("cifar10", "cifar100-small", "my-cifar10")
-    found = [dataset_of(f"npz:x/{name}.npz") for name in names]
+    found = [dataset_of(f"npz:x/{name}.npz", DATASETS) for name in names]
     assert found == ["cifar10", "cifar100", ""]
 
 
@@ -114,7 +116,7 @@ def test_a_cell_without_a_number_says_why_and_too_few_methods_have_no_order():
 
 
 def test_std_over_seeds_is_not_compared_with_the_published_one_over_clients():
-    parts, _ = tables(cifar("local", [0.5, 0.5]), choice=Choice(std="seeds"))
+    parts, _ = tables(cifar("local", [0.5, 0.5]), std="seeds")
     assert not any("std" in header for header in parts["published"].headers)
 
 
@@ -139,17 +141,21 @@ def test_the_papers_classification_is_of_the_methods_that_were_run():
 
 
 def test_scenarios_that_no_paper_has_are_not_compared():
-    assert tables(cifar("local", [0.5, 0.5], partition="dir:0.3")) == ({}, [])
-    assert tables(cifar("mine", [0.5, 0.5])) == ({}, [])
+    lack = "none of its methods and scenarios is among the runs"
+    said = [f"No comparison with the FedCoSR paper: {lack}."]
+    assert tables(cifar("local", [0.5, 0.5], partition="dir:0.3")) == ({}, said)
+    assert tables(cifar("mine", [0.5, 0.5])) == ({}, said)
+    assert tables(cifar("local", [0.5, 0.5]), published=[]) == ({}, [])
 
 
 def test_the_papers_looks_stay_where_its_own_method_is_the_proposed_one():
     paper = papers()[0]
-    found = experiment(cifar("moon", [0.5]), cifar(paper.proposed.lower(), [0.6]))
+    runs = cifar("moon", [0.5]), cifar(paper.proposed.lower(), [0.6])
 
-    def colours(proposed: str | None) -> list[str]:
-        return [group.look.colour for group in overview(found, Choice(proposed=proposed)).groups]
+    def colours(proposed: str) -> list[str]:
+        found = experiment(*runs, report={**PAPER, "proposed": proposed})
+        return [group.look.colour for group in overview(found, Choice()).groups]
 
     published = [paper.looks[title][0] for title in ("MOON", paper.proposed)]
-    assert colours(None) == colours(paper.proposed) == published
+    assert colours("") == colours(paper.proposed) == published
     assert colours("moon") != published

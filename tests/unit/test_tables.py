@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pflbench.records.report_options import Std
 from pflbench.report.grouping.layout import lay_out
 from pflbench.report.load.runs import Choice, Numbers
 from pflbench.report.tables import accuracy, fairness, variability
@@ -18,16 +19,16 @@ from tests.factories.runs import experiment, layout, only, run
 
 
 @pytest.mark.parametrize(
-    "choice, mean, std",
+    "choice, over, mean, std",
     [
-        (Choice(), 77.5, (25 + 10) / 2),
-        (Choice(std="seeds"), 77.5, 5 / math.sqrt(2)),
-        (Choice(weighted=True), (87.5 + 85) / 2, (25 + 10) / 2),
+        (Choice(), "clients", 77.5, (25 + 10) / 2),
+        (Choice(), "seeds", 77.5, 5 / math.sqrt(2)),
+        (Choice(weighted=True), "clients", (87.5 + 85) / 2, (25 + 10) / 2),
     ],
 )
-def test_a_cell_is_the_mean_over_seeds(choice: Choice, mean: float, std: float):
+def test_a_cell_is_the_mean_over_seeds(choice: Choice, over: Std, mean: float, std: float):
     runs = [run(accuracies=[0.5, 1.0]), run(accuracies=[0.7, 0.9], seed=1)]  # n_test 1 and 3
-    cell = accuracy.cell(runs, choice)
+    cell = accuracy.cell(runs, choice, over)
     assert cell.accuracy == pytest.approx(mean)
     assert cell.std == pytest.approx(std)
     assert (cell.state, cell.seeds) == ("ok", 2)
@@ -35,7 +36,7 @@ def test_a_cell_is_the_mean_over_seeds(choice: Choice, mean: float, std: float):
 
 def test_a_cell_of_three_seeds_is_their_mean_and_not_the_middle_one():
     runs = [run(accuracies=[x - y, x + y], seed=i) for i, (x, y) in enumerate(UNEVEN)]
-    cell = accuracy.cell(runs, Choice())
+    cell = accuracy.cell(runs, Choice(), "clients")
     assert (cell.accuracy, cell.std) == (pytest.approx(60), pytest.approx(20))
     (part,), _ = variability.tables(layout(*runs), Choice())
     assert part.rows[0][3:5] == ("60.00", "20.00")
@@ -45,13 +46,13 @@ UNEVEN = ((0.5, 0.1), (0.5, 0.1), (0.8, 0.4))
 
 
 def test_a_client_without_test_samples_is_left_out():
-    cell = accuracy.cell([run(accuracies=[0.5, math.nan, 0.9])], Choice())
+    cell = accuracy.cell([run(accuracies=[0.5, math.nan, 0.9])], Choice(), "clients")
     assert cell.accuracy == pytest.approx(70)
     assert cell.std == pytest.approx(20)
 
 
 def test_one_seed_has_no_std_over_seeds():
-    cell = accuracy.cell([run()], Choice(std="seeds"))
+    cell = accuracy.cell([run()], Choice(), "seeds")
     assert (cell.accuracy, cell.std) == (75, None)
 
 
@@ -67,7 +68,9 @@ def test_one_seed_has_no_std_over_seeds():
 )
 def test_a_cell_with_fewer_seeds_than_planned_is_partial(others: list[str], state: str, seeds: int):
     cell = accuracy.cell(
-        [run(), *(run(seed=i + 1, status=status) for i, status in enumerate(others))], Choice()
+        [run(), *(run(seed=i + 1, status=status) for i, status in enumerate(others))],
+        Choice(),
+        "clients",
     )
     assert (cell.accuracy, cell.state, cell.seeds) == (75, state, seeds)
 
@@ -83,7 +86,7 @@ def test_a_cell_with_fewer_seeds_than_planned_is_partial(others: list[str], stat
 )
 def test_a_cell_without_a_finished_run_says_why(statuses: list[str], state: str):
     cell = accuracy.cell(
-        [run(seed=i, status=status) for i, status in enumerate(statuses)], Choice()
+        [run(seed=i, status=status) for i, status in enumerate(statuses)], Choice(), "clients"
     )
     assert (cell.accuracy, cell.state, cell.seeds) == (None, state, 0)
 
@@ -132,7 +135,7 @@ def test_the_majority_row_is_a_baseline_by_hand():
     assert cell.accuracy == pytest.approx(62.5)
     assert cell.std == pytest.approx(37.5)
     assert marked.means[column.key, "accuracy"] == 75
-    weighted = accuracy.majority([run(about={"counts": COUNTS})], Choice(weighted=True))
+    weighted = accuracy.majority([run(about={"counts": COUNTS})], Choice(weighted=True), "clients")
     assert weighted.accuracy == pytest.approx((25 * 1 + 100 * 3) / 4)
 
 
@@ -143,20 +146,20 @@ def test_the_majority_row_is_the_mean_over_seeds_not_over_methods():
         run("local", about={"counts": COUNTS}),
         run(seed=1, about={"counts": other}),
     ]
-    assert accuracy.majority(runs, Choice()).accuracy == pytest.approx((62.5 + 100) / 2)
+    assert accuracy.majority(runs, Choice(), "clients").accuracy == pytest.approx((62.5 + 100) / 2)
 
 
 def test_the_majority_row_is_of_the_evaluated_clients():
     missing = float("nan")
     assert (
         accuracy.majority(
-            [run(accuracies=(missing, 1.0), about={"counts": COUNTS})], Choice()
+            [run(accuracies=(missing, 1.0), about={"counts": COUNTS})], Choice(), "clients"
         ).accuracy
         == 100
     )
     assert (
         accuracy.majority(
-            [run(accuracies=(1.0, missing), about={"counts": COUNTS})], Choice()
+            [run(accuracies=(1.0, missing), about={"counts": COUNTS})], Choice(), "clients"
         ).accuracy
         == 25
     )

@@ -7,6 +7,7 @@ from typing import Any
 
 from pflbench.papers.fedcosr import scenarios, tables
 from pflbench.papers.fedcosr.looks import LOOKS
+from pflbench.papers.fedcosr.style import STYLE
 from pflbench.papers.paper import Paper
 
 
@@ -17,6 +18,7 @@ def _figures(overview: Any) -> Iterator[Any]:
 
 
 PAPER = Paper(
+    key="fedcosr",
     name="FedCoSR",
     proposed=tables.PROPOSED,
     seeds=tables.SEEDS,
@@ -24,11 +26,16 @@ PAPER = Paper(
     columns=scenarios.COLUMNS,
     datasets=scenarios.DATASETS,
     column_of=scenarios.column_of,
-    dataset_of=scenarios.dataset_of,
+    heading=scenarios.heading,
     accuracy=tables.accuracy(),
+    conditions=(
+        "The paper states neither its number of rounds nor which round it reports; data, scale and"
+        " evaluation point may differ."
+    ),
     costs=tables.costs(),
     cost_conditions="means over its six main scenarios",
     classification=tuple(tables.paper_table("methods")),
+    style=STYLE,
     looks=LOOKS,
     figures=_figures,
 )

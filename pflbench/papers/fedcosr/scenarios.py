@@ -1,8 +1,6 @@
 """The scenarios of the FedCoSR paper's two tables of accuracies, and which runs are of one."""
 
-from pathlib import Path
-
-from pflbench.papers.paper import Column, Config
+from pflbench.papers.paper import Column, Config, dataset_of
 
 DATASETS = {"cifar10": "CIFAR-10", "emnist": "EMNIST", "cifar100": "CIFAR-100"}
 PARTICIPATION = {20: 1.0, 100: 0.5}  # by number of clients
@@ -45,17 +43,6 @@ TABLES = {
 COLUMNS = {column.key: column for columns in TABLES.values() for column in columns}
 
 
-def dataset_of(spec: str) -> str:
-    """Which of the paper's data sets it is, by name or by the beginning of a file's name; empty if
-    none.
-    """
-    kind, _, path = spec.partition(":")
-    if kind != "npz":
-        return spec if spec in DATASETS else ""
-    stem = Path(path).stem
-    return max((name for name in DATASETS if stem.startswith(name)), key=len, default="")
-
-
 def column_of(config: Config) -> str:
     """The paper's scenario of a run, as a key of COLUMNS; empty if it has none."""
     kind, _, number = str(config["partition"]).partition(":")
@@ -69,5 +56,21 @@ def column_of(config: Config) -> str:
         value = f"{float(number):g}"
     except ValueError:
         return ""
-    key = f"{partition}/{dataset_of(config['dataset'])}/{parameter}={value}/{clients}"
+    key = f"{partition}/{dataset_of(config['dataset'], DATASETS)}/{parameter}={value}/{clients}"
     return key if key in COLUMNS else ""
+
+
+def heading(config: Config, data: str, partition: str) -> tuple[str, str]:
+    """Title and group of a column, with the names of its data set and partition; of a scenario that
+    the paper does not have, in its words.
+    """
+    if column := column_of(config):
+        head, printed = COLUMNS[column], DATASETS[dataset_of(config["dataset"], DATASETS)]
+        return head.title.replace(printed, data), head.group.replace(printed, data)
+    kind, _, number = str(config["partition"]).partition(":")
+    clients = config["clients"]
+    groups = {
+        "dir": f"Practical heterogeneous (\u03b2={number}, N={clients})",
+        "path": f"Pathological heterogeneous (C/Client={number}, N={clients})",
+    }
+    return data, groups.get(kind, f"{partition} (N={clients})")

@@ -4,6 +4,7 @@ own.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from pflbench import config as configuration
 from pflbench.config import Run
 from pflbench.papers import papers
 from pflbench.papers.paper import Paper
+from pflbench.records.report_options import ReportOptions
+from pflbench.report.grouping.selection import scenario_title
 from pflbench.report.load.runs import Numbers
 
 Config = Mapping[str, Any]
@@ -38,8 +41,7 @@ class Heading:
     group: str
     line: str
     data: str
-    paper: str = ""  # name of the paper that has this scenario; "" if none does
-    column: str = ""  # key of the paper's column
+    paper: str = ""  # key of the paper whose scenario and words it is; "" if none's
 
 
 def in_words(partition: str) -> str:
@@ -76,22 +78,31 @@ def unusual(config: Config) -> list[str]:
     ]
 
 
-def headings(columns: Mapping[str, Sequence[Numbers]]) -> tuple[Heading, ...]:
-    """The heading of every column from its runs."""
-    data = _distinct({key: _title(runs) for key, runs in columns.items()}, columns)
+def headings(
+    columns: Mapping[str, Sequence[Numbers]], options: ReportOptions, paper: Paper | None
+) -> tuple[Heading, ...]:
+    """The heading of every column from its runs: in a paper's words where its style is asked for,
+    with the titles that the options give.
+    """
+    configs = {key: runs[0].planned.config for key, runs in columns.items()}
+    data = _distinct({key: _title(runs, options) for key, runs in columns.items()}, columns)
+    words = {key: _partition(config, options) for key, config in configs.items()}
     extras = _extras(columns, data)
+    heads = _heads(configs, data, words)
+    if paper:
+        heads = {key: paper.heading(configs[key], data[key], words[key]) for key in columns}
     found: list[Heading] = []
     for key, runs in columns.items():
-        config = runs[0].planned.config
-        words = f"{data[key]}, {in_words(config['partition'])}, N={value(config, 'clients')}"
-        line = _joined(words, extras[key])
+        line = f"{data[key]}, {words[key]}, N={value(configs[key], 'clients')}"
+        line = _joined(line, extras[key])
         if any(other.line == line for other in found):
             line, extras[key] = f"{line} ({key})", _joined(extras[key], key)
-        paper, column = _published(config)
-        title, group = _heads(config, data[key], paper, column)
-        named = paper.name if paper else ""
+        title, group = heads[key]
         title = _joined(title, extras[key])
-        found.append(Heading(key, title, group, line, data[key], named, column))
+        if given := scenario_title(options.titles.scenarios, key, runs):
+            title, group, line = given, "", given
+        own = paper.key if paper and paper.column_of(configs[key]) else ""
+        found.append(Heading(key, title, group, line, data[key], own))
     return tuple(found)
 
 
@@ -99,34 +110,39 @@ def _joined(*parts: str) -> str:
     return ", ".join(filter(None, parts))
 
 
-def _published(config: Config) -> tuple[Paper | None, str]:
-    """The paper that has this scenario, and the key of its column."""
-    for paper in papers():
-        if column := paper.column_of(config):
-            return paper, column
-    return None, ""
+def _partition(config: Config, options: ReportOptions) -> str:
+    partition = str(config["partition"])
+    return options.titles.partitions.get(partition) or in_words(partition)
 
 
-def _heads(config: Config, data: str, paper: Paper | None, column: str) -> tuple[str, str]:
-    """Title and group: a paper's with the data set's own name in it, or in words of our own."""
-    if paper:
-        head, printed = paper.columns[column], paper.datasets[paper.dataset_of(config["dataset"])]
-        return head.title.replace(printed, data), head.group.replace(printed, data)
-    kind, _, number = str(config["partition"]).partition(":")
-    clients = value(config, "clients")
-    groups = {
-        "dir": f"Practical heterogeneous (\u03b2={number}, N={clients})",
-        "path": f"Pathological heterogeneous (C/Client={number}, N={clients})",
+def _heads(
+    configs: Mapping[str, Config], data: Mapping[str, str], words: Mapping[str, str]
+) -> dict[str, tuple[str, str]]:
+    """Title and group of every column: of data set and partition, that which changes less often
+    from column to column is the group.
+    """
+    changes = [sum(a != b for a, b in pairwise(parts.values())) for parts in (data, words)]
+    groups, titles = (data, words) if changes[0] <= changes[1] else (words, data)
+    clients = {key: value(config, "clients") for key, config in configs.items()}
+    several = len({*clients.values()}) > 1
+    return {
+        key: (_joined(titles[key], f"N={clients[key]}" if several else ""), groups[key])
+        for key in configs
     }
-    return data, groups.get(kind, f"{in_words(config['partition'])} (N={clients})")
 
 
-def _title(runs: Sequence[Numbers]) -> str:
-    """A data set as it calls itself, once one of the runs has started."""
+def _title(runs: Sequence[Numbers], options: ReportOptions) -> str:
+    """A data set as the options call it, or as it calls itself, once one of the runs has
+    started.
+    """
+    spec = str(runs[0].planned.config["dataset"])
+    path = Path(spec.partition(":")[2])
+    for name in (spec, path.name, path.stem):
+        if name in options.titles.datasets:
+            return options.titles.datasets[name]
     for run in runs:
         if run.about:
             return str(run.about["data"]["title"])
-    spec = str(runs[0].planned.config["dataset"])
     kind, _, argument = spec.partition(":")
     if kind == "npz":
         return Path(argument).name

@@ -11,10 +11,15 @@ import pandas as pd
 
 from pflbench.methods.files import plain
 from pflbench.papers import papers
+from pflbench.papers.paper import Paper
 from pflbench.records.plan import Plan
+from pflbench.records.report_options import ReportOptions
+from pflbench.report import styles
+from pflbench.report.grouping import selection
 from pflbench.report.grouping.headings import Heading, differing, headings, value
 from pflbench.report.load.runs import OTHERS, Choice, Experiment, Numbers, mean
 from pflbench.report.render.marks import Row, State
+from pflbench.report.render.notation import Style
 
 PROPOSED, OTHER = "proposed", "other"  # groups of rows that no paper has
 
@@ -28,6 +33,16 @@ class Layout:
     rows: tuple[Row, ...]
     cells: Mapping[tuple[Row, str], tuple[Numbers, ...]]  # by row and key of the column
     twice: tuple[Numbers, ...] = ()  # runs that are there already, from another folder: left out
+    lacking: tuple[str, ...] = ()  # what the report should show and no run has
+
+    @property
+    def options(self) -> ReportOptions:
+        return self.plan.report
+
+    @property
+    def style(self) -> Style:
+        """Of the table of accuracies."""
+        return styles.style_of(self.options)
 
     @property
     def runs(self) -> list[Numbers]:
@@ -125,39 +140,64 @@ def scarce_of(config: Mapping[str, Any]) -> range:
     return range(clients - scarce, clients)
 
 
-def lay_out(
-    experiment: Experiment, everything: Sequence[Experiment], proposed: str | None = None
-) -> Layout:
-    """Columns in the plan's order. Rows in the order of published tables, then other methods, then
-    the proposed one.
+def lay_out(experiment: Experiment, everything: Sequence[Experiment]) -> Layout:
+    """Methods and scenarios as the report's options have them, else in the plan's order; in a
+    paper's style methods in the paper's order, others after them. The proposed method is last.
     """
-    runs, twice = _once(experiment.runs)
-    columns = _columns(runs, single=experiment.plan.name == OTHERS)
+    options = experiment.plan.report
+    paper = styles.paper_of(options)
+    every, twice = _once(experiment.runs)
+    known = _columns(every, single=experiment.plan.name == OTHERS)
+    columns = selection.chosen_columns(known, options)
     titles = titles_of([run for one in (experiment, *everything) for run in one.runs])
     cells: dict[tuple[Row, str], tuple[Numbers, ...]] = {}
     for key, members in columns.items():
         for run, variant in zip(members, _variants(members), strict=True):
-            name = run.planned.config["algorithm"]
-            row = _row(titles[name], variant, is_proposed(proposed, name, titles[name]))
-            cells[row, key] = (*cells.get((row, key), ()), run)
-    rows = list(dict.fromkeys(row for row, _ in cells))
-    order = [title for paper in papers() for title in paper.methods]
-    order += [row.method for row in rows]
-    rows.sort(key=lambda row: (row.group == PROPOSED, order.index(row.method)))
-    return Layout(experiment.plan, headings(columns), tuple(rows), cells, tuple(twice))
+            if selection.is_shown(run, options):
+                row = _row(run, titles[run.planned.config["algorithm"]], variant, options, paper)
+                cells[row, key] = (*cells.get((row, key), ()), run)
+    used = {key: members for key, members in columns.items() if any(k == key for _, k in cells)}
+    rows = _ordered(list(dict.fromkeys(row for row, _ in cells)), cells, options, paper, titles)
+    lacking = tuple(selection.not_there(every, known, options))
+    heads = headings(used, options, paper)
+    return Layout(experiment.plan, heads, tuple(rows), cells, tuple(twice), lacking)
 
 
-def is_proposed(proposed: str | None, name: str, title: str) -> bool:
-    """Whether a method is the proposed one, by its name or title."""
-    return proposed is not None and plain(proposed) in (plain(name), plain(title))
+def _row(
+    run: Numbers, title: str, variant: str, options: ReportOptions, paper: Paper | None
+) -> Row:
+    names = {plain(title), *selection.method_names(run)}
+    proposed = selection.is_called(options.proposed, names)
+    shown = selection.title_for(options.titles.methods, names) or title
+    group = (paper.group_of(title) or OTHER) if paper else ""
+    group = PROPOSED if proposed else group
+    if variant in ("", title):
+        return Row(shown, group, "proposed" if proposed else "method")
+    return Row(shown, group, variant=variant)
 
 
-def _row(method: str, variant: str, proposed: bool) -> Row:
-    groups = (paper.group_of(method) for paper in papers())
-    group = PROPOSED if proposed else next(filter(None, groups), OTHER)
-    if variant in ("", method):
-        return Row(method, group, "proposed" if proposed else "method")
-    return Row(method, group, variant=variant)
+def _ordered(
+    rows: Sequence[Row],
+    cells: Mapping[tuple[Row, str], Sequence[Numbers]],
+    options: ReportOptions,
+    paper: Paper | None,
+    titles: Mapping[str, str],
+) -> list[Row]:
+    """Rows in the order of the options, else of the paper, else of the plan; the proposed method
+    last.
+    """
+    first = {row: runs[0] for (row, _), runs in cells.items()}
+    methods = list(dict.fromkeys(row.method for row in rows))
+
+    def place(row: Row) -> tuple[bool, float, int]:
+        title = titles[first[row].planned.config["algorithm"]]
+        names = {plain(title), *selection.method_names(first[row])}
+        order = [n for n, name in enumerate(options.methods) if selection.is_called(name, names)]
+        if not options.methods and paper and title in paper.methods:
+            order = [paper.methods.index(title)]
+        return row.group == PROPOSED, min(order, default=math.inf), methods.index(row.method)
+
+    return sorted(rows, key=place)
 
 
 def _once(runs: Sequence[Numbers]) -> tuple[list[Numbers], list[Numbers]]:

@@ -124,7 +124,7 @@ class Overview:
 
 def overview(experiment: Experiment, choice: Choice) -> Overview:
     """The groups are the cells of the tables."""
-    laid_out = layout.lay_out(experiment, (), choice.proposed)
+    laid_out = layout.lay_out(experiment, ())
     variants: dict[str, list[str]] = {}
     for row in laid_out.rows:
         variants.setdefault(row.method, []).append(row.variant)
@@ -158,7 +158,7 @@ def _method_looks(laid_out: layout.Layout) -> dict[str, Look]:
     """
     methods = list(dict.fromkeys(row.method for row in laid_out.rows))
     for paper in papers():
-        own = all(column.paper == paper.name for column in laid_out.columns)
+        own = all(column.paper == paper.key for column in laid_out.columns)
         own = own and laid_out.proposed in ("", paper.proposed)
         if own and set(methods) <= set(paper.looks):
             return {method: Look(*paper.looks[method]) for method in methods}

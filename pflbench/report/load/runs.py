@@ -40,10 +40,7 @@ class Choice:
 
     round: Literal["last", "last10", "best", "validation"] = "last"
     point: Literal["pre", "post"] | None = None  # None: each method at its own
-    std: Literal["clients", "seeds"] = "clients"
     weighted: bool = False  # the mean over clients by the samples that they are evaluated on
-    decimals: int = 2
-    proposed: str | None = None  # name or title of the method that is tested against the others
 
 
 def _none() -> Floats:

@@ -73,7 +73,7 @@ def chart(experiment: Experiment, choice: Choice) -> dict[str, Any] | None:
             "label": label,
             "proposed": label in proposed,
             "cells": [
-                _drawn(rows[label].get(title), axis, choice.decimals)
+                _drawn(rows[label].get(title), axis, seen.options.decimals)
                 for title, axis in panels.items()
             ],
         }

@@ -6,22 +6,11 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from pflbench.errors import UserError
+from pflbench.records.report_options import LABEL
 from pflbench.report.render.marks import MEASURES, Column, Marked, Measure, Row
-from pflbench.report.render.text import MEAN, Notation, cell, legend, mean
+from pflbench.report.render.notation import Style
+from pflbench.report.render.text import MEAN, cell, legend, mean, pair, rows_of
 
-LATEX = Notation(
-    places=("$^{*}$", r"$^{\dagger}$", r"$^{\ddagger}$"),
-    better=r"\textcolor{better}{$\uparrow$}",
-    worse=r"\textcolor{red}{$\downarrow$}",
-    plus=r"\textcolor{purple}{+}",
-    minus=r"\textcolor{blue}{$-$}",
-    fewer=r"$^{\S}$",
-    outdated=r"$^{\P}$",
-    dash="--",
-    letter=r"$^{\mathrm{%s}}$",
-    bold=r"\textbf{%s}",
-    underlined=r"\underline{%s}",
-)
 # Brackets and star would be read as an argument of the \\ before a row; backticks make quotes.
 SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -58,18 +47,20 @@ SPECIAL.update(
 LIGATURES = "\u00c6\u00e6\u00d8\u00f8\u00df\u0131\u0141\u0142\u0152\u0153"
 
 # A table that is wider than the text shrinks, if graphicx is there to do it.
-_TABLE = r"""%% Needs \usepackage{booktabs} and \usepackage{xcolor}; with \usepackage{graphicx} it fits any page.
-\begin{table*}[!t]
-\definecolor{better}{RGB}{30,160,30}
-\centering
+_TABLE = r"""%% Needs %s; with \usepackage{graphicx} it fits any page.
+\begin{%s}[!t]
+%s\centering
 \caption{%s}
 \label{%s}
-\sbox2{\scriptsize\setlength{\tabcolsep}{%s}\setlength{\abovetopsep}{4pt}\renewcommand{\arraystretch}{1.1}%%
-%s}%%
-\ifdim\wd2>\textwidth\ifdefined\resizebox\resizebox{\textwidth}{!}{\usebox2}\else\usebox2\fi\else\usebox2\fi
-%s\end{table*}
+\sbox2{%s}%%
+\ifdim\wd2>%s\ifdefined\resizebox\resizebox{%s}{!}{\usebox2}\else\usebox2\fi\else\usebox2\fi
+%s\end{%s}
 """
-_NOTES = r"""\par\vspace{2pt}\parbox{\textwidth}{\scriptsize\raggedright %s}
+_SETTING = r"""\setlength{\tabcolsep}{%s}\setlength{\abovetopsep}{4pt}\renewcommand{\arraystretch}{1.1}%%
+"""
+COLOURS = "\\definecolor{better}{RGB}{30,160,30}\n"
+FEW = 3  # scenarios of a table with one column each that is as wide as a column of the text
+_NOTES = r"""\par\vspace{2pt}\parbox{%s}{\scriptsize\raggedright %s}
 """
 # A cell (#3) that is as wide as its share (1 / #2) of the heading (#1) above: TeX gives what a
 # heading takes more than its columns to the last of them.
@@ -101,9 +92,25 @@ def table_float(
     caption: str, label: str, tabular: str, notes: Sequence[str] = (), space: str = "3.5pt"
 ) -> str:
     """A `table*` of LaTeX: all but the notes, which are plain text and stand below the table."""
+    packages = r"\usepackage{booktabs} and \usepackage{xcolor}"
+    small = r"\scriptsize" + _SETTING % space + tabular
+    return _float("table*", packages, COLOURS, caption, label, small, notes)
+
+
+def _float(
+    kind: str,
+    packages: str,
+    first: str,
+    caption: str,
+    label: str,
+    content: str,
+    notes: Sequence[str],
+) -> str:
+    width = r"\textwidth" if kind == "table*" else r"\linewidth"
     lines = [escape(note) for note in notes]
-    below = _NOTES % r"\\ ".join(lines) if lines else ""
-    return _TABLE % (caption, label, space, tabular, below)
+    below = _NOTES % (width, r"\\ ".join(lines)) if lines else ""
+    body = (first, caption, label, content, width, width, below)
+    return _TABLE % (packages, kind, *body, kind)
 
 
 def page(tables: str, rows: int, notes: int = 0, row_height: int = 5) -> str:
@@ -112,19 +119,27 @@ def page(tables: str, rows: int, notes: int = 0, row_height: int = 5) -> str:
     return _DOCUMENT % (height, tables)
 
 
-def fragment(marked: Marked, caption: str, label: str, notes: Sequence[str] = ()) -> str:
-    r"""A `table*` to \input. The caption is plain text; the legend of the marks follows it."""
-    if not re.fullmatch(r"[A-Za-z0-9:._-]+", label):
+def fragment(
+    marked: Marked, style: Style, caption: str, label: str, notes: Sequence[str] = ()
+) -> str:
+    r"""A float to \input. The caption is plain text; the legend of the marks follows it."""
+    if not re.fullmatch(LABEL, label):
         raise UserError(
             f"the label {label!r} of a table is not one: letters, digits and : . _ - are allowed"
         )
-    said = " ".join(filter(None, [escape(caption), legend(marked, LATEX)]))
-    return table_float(said, label, _tabular(marked), notes, "1.5pt")
+    said = " ".join(filter(None, [escape(caption), legend(marked, style, style.latex)]))
+    if style.columns == len(MEASURES):
+        return table_float(said, label, _in_two_columns(marked, style), notes, "1.5pt")
+    kind = "table" if len(marked.table.columns) <= FEW else "table*"
+    content = r"\small" + _SETTING % "5pt" + _in_one_column(marked, style)
+    return _float(kind, r"\usepackage{booktabs}", "", said, label, content, notes)
 
 
-def document(marked: Marked, caption: str, label: str, notes: Sequence[str] = ()) -> str:
+def document(
+    marked: Marked, style: Style, caption: str, label: str, notes: Sequence[str] = ()
+) -> str:
     """The same as a page of its own, for pdflatex."""
-    return page(fragment(marked, caption, label, notes), len(marked.table.rows), len(notes))
+    return page(fragment(marked, style, caption, label, notes), len(marked.table.rows), len(notes))
 
 
 def escape(text: str) -> str:
@@ -154,35 +169,65 @@ def _accented(character: str) -> bool:
     return "\u00c0" <= character <= "\u017e" and (composed or character in LIGATURES)
 
 
-def _tabular(marked: Marked) -> str:
-    table = marked.table
-    spec = "l" + r"@{\hspace{4\tabcolsep}}ll" * len(table.columns)
-    head = _head(table.columns)
-    lines = [SHARING] if any("\\sharing" in line for line in head) else []
-    lines += [f"\\begin{{tabular}}{{{spec}}}", r"\toprule", *head, r"\midrule"]
-    for place, row in enumerate(table.methods):
-        if place and row.group != table.methods[place - 1].group:
-            lines.append(r"\midrule")
-        lines.append(_line(marked, row))
-    lines += [r"\midrule", _line(marked, None)]
-    if table.baselines:
-        lines += [r"\midrule", *(_line(marked, row) for row in table.baselines)]
+def _in_two_columns(marked: Marked, style: Style) -> str:
+    """Accuracy and std of a scenario in columns of their own."""
+    columns = marked.table.columns
+    spec = "l" + r"@{\hspace{4\tabcolsep}}ll" * len(columns)
+    head = _head(columns, len(MEASURES))
+    measures = _measures(columns)
+    lines = [SHARING] if "\\sharing" in measures else []
+    lines += [f"\\begin{{tabular}}{{{spec}}}", r"\toprule", *head, measures, r"\midrule"]
+    lines += _body(marked, style)
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
 
 
-def _head(columns: tuple[Column, ...]) -> list[str]:
-    """Headings of groups (where there are any), of columns, and of the two measures."""
-    groups = [
-        (name, 2 * len(list(members)))
+def _in_one_column(marked: Marked, style: Style) -> str:
+    """Accuracy with std of a scenario in one column."""
+    columns = marked.table.columns
+    *head, titles, _ = _head(columns, 1)
+    titles = r"\textbf{Method}" + titles
+    lines = [rf"\begin{{tabular}}{{l{'c' * len(columns)}}}", r"\toprule", *head, titles]
+    lines += [r"\midrule", *_body(marked, style)]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
+
+
+def _body(marked: Marked, style: Style) -> list[str]:
+    """The rows, with rules between groups of methods and before what is no method."""
+    lines: list[str] = []
+    before = None
+    for row in rows_of(marked.table, style):
+        group = MEAN if row is None else row.group
+        if before is not None and group != before:
+            lines.append(r"\midrule")
+        before = group
+        lines.append(_line(marked, row, style))
+    return lines
+
+
+def _head(columns: tuple[Column, ...], width: int) -> list[str]:
+    """Headings of groups (where there are any) and of scenarios, of so many columns each, with the
+    rules below them.
+    """
+    groups = _groups(columns, width)
+    titles = [(column.title, width) for column in columns]
+    return [*(_spanning(groups) if any(name for name, _ in groups) else []), *_spanning(titles)]
+
+
+def _groups(columns: tuple[Column, ...], width: int) -> list[tuple[str, int]]:
+    return [
+        (name, width * len(list(members)))
         for name, members in groupby(columns, lambda column: column.group)
     ]
-    titles = [(column.title, 2) for column in columns]
+
+
+def _measures(columns: tuple[Column, ...]) -> str:
+    """The line of headings of the two measures, as wide as those above them need."""
+    width = len(MEASURES)
     cells = [r"Acc. (\%)", r"Std. (\%)"] * len(columns)
-    for spans in (titles, groups):
-        above = [(name, width) for name, width in spans for _ in range(width)]
+    for spans in ([(column.title, width) for column in columns], _groups(columns, width)):
+        above = [(name, span) for name, span in spans for _ in range(span)]
         cells = [_sharing(*heading, cell) for heading, cell in zip(above, cells, strict=True)]
-    lines = [*(_spanning(groups) if any(name for name, _ in groups) else []), *_spanning(titles)]
-    return [*lines, " & ".join([r"\textbf{Method}", *cells]) + r" \\"]
+    return " & ".join([r"\textbf{Method}", *cells]) + r" \\"
 
 
 def _sharing(heading: str, width: int, cell: str) -> str:
@@ -206,20 +251,29 @@ def _spanning(spans: list[tuple[str, int]]) -> list[str]:
     return [rf"{cells} \\", "".join(rules)]
 
 
-def _line(marked: Marked, row: Row | None) -> str:
+def _line(marked: Marked, row: Row | None, style: Style) -> str:
     """A method, or (None) the means."""
-    title = LATEX.bold % MEAN if row is None else escape(row.title)
-    cells = [LATEX.bold % title if row and row.kind == "proposed" else title]
+    notation = style.latex
+    title = notation.bold % MEAN if row is None else escape(row.title)
+    cells = [notation.bold % title if row and row.kind == "proposed" else title]
     for column in marked.table.columns:
+        if style.columns == 1:
+            indent = _indent(marked, column, "accuracy", _value(marked, row, column, "accuracy"))
+            cells.append(indent + pair(marked, row, column, style, notation))
+            continue
         for measure in MEASURES:
+            indent = _indent(marked, column, measure, _value(marked, row, column, measure))
             if row is None:
-                value = marked.means[column.key, measure]
-                text = mean(marked, column, measure, LATEX)
+                cells.append(indent + mean(marked, column, measure, notation))
             else:
-                value = marked.table.cell(row.title, column.key).value(measure)
-                text = cell(marked, row, column, measure, LATEX)
-            cells.append(_indent(marked, column, measure, value) + text)
+                cells.append(indent + cell(marked, row, column, measure, style, notation))
     return " & ".join(cells) + r" \\"
+
+
+def _value(marked: Marked, row: Row | None, column: Column, measure: Measure) -> float | None:
+    if row is None:
+        return marked.means[column.key, measure]
+    return marked.table.cell(row.title, column.key).value(measure)
 
 
 def _indent(marked: Marked, column: Column, measure: Measure, value: float | None) -> str:

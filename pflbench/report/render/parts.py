@@ -23,6 +23,9 @@ class TablePart:
     csv: str = ""
     markdown: str = ""
     notes: tuple[str, ...] = ()  # below the table: what the records of its runs say is off
+    looks: tuple[
+        tuple[str, ...], ...
+    ] = ()  # of `rows`: "bold", "underlined" or ""; (): none has any
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,18 @@ import csv
 import io
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from pflbench.report.render.marks import COUNTED, MEASURES, Column, Marked, Measure, Row, Table
+from pflbench.report.render.marks import (
+    COUNTED,
+    MEASURES,
+    Column,
+    Mark,
+    Marked,
+    Measure,
+    Row,
+    Table,
+)
+from pflbench.report.render.notation import Notation, Place, Style
 from pflbench.report.words import span
 
 MEAN = "Mean"
@@ -16,39 +25,9 @@ NO_NUMBER = ("missing", "failed", "diverged")  # states of a cell
 CSV = ("scenario", "group", "title", "method", "variant", "kind")
 
 
-@dataclass(frozen=True)
-class Notation:
-    """How a markup writes the marks; `%s` is what is marked."""
-
-    places: tuple[str, str, str]
-    better: str  # than the mean
-    worse: str
-    plus: str  # better than in the base scenario
-    minus: str
-    fewer: str  # seeds
-    outdated: str
-    dash: str
-    letter: str
-    bold: str
-    underlined: str
-
-
-MARKDOWN = Notation(
-    places=("\\*", "\u2020", "\u2021"),
-    better="\u2191",
-    worse="\u2193",
-    plus="+",
-    minus="\u2212",
-    fewer="\u00a7",
-    outdated="\u00b6",
-    dash="\u2013",
-    letter="%s",
-    bold="**%s**",
-    underlined="%s",
-)
-
-
-def cell(marked: Marked, row: Row, column: Column, measure: Measure, notation: Notation) -> str:
+def cell(
+    marked: Marked, row: Row, column: Column, measure: Measure, style: Style, notation: Notation
+) -> str:
     """A number with its marks: place, seeds, version, base, mean; or a dash with the letter of the
     reason.
     """
@@ -56,17 +35,23 @@ def cell(marked: Marked, row: Row, column: Column, measure: Measure, notation: N
     value = found.value(measure)
     if value is None:
         return _absent(found.state, notation)
-    mark = marked.mark(row.title, column.key, measure)
-    ranked = mark.rank is not None and mark.rank <= len(notation.places)
-    place = notation.places[mark.rank - 1] if ranked and mark.rank else ""
-    shown = notation.underlined if place else "%s"
-    number = (notation.bold if row.kind == "proposed" else shown) % marked.text(value)
+    mark = marked.mark(row.title, column.key, measure) if measure in style.ranked else Mark()
+    place = _place(mark, style, notation)
+    special = notation.proposed if row.kind == "proposed" else ""
+    written = (special or place.number) % marked.text(value) + place.mark
     if measure == "accuracy":
-        place += notation.fewer if marked.table.fewer(row.title, column.key) else ""
-        place += notation.outdated if found.outdated else ""
-    base = {"better": notation.plus, "worse": notation.minus}.get(mark.base, "")
-    mean = {"better": notation.better, "worse": notation.worse}.get(mark.mean, "")
-    return number + place + base + mean
+        written += notation.fewer if marked.table.fewer(row.title, column.key) else ""
+        written += notation.outdated if found.outdated else ""
+    if "base" in style.marks:
+        written += {"better": notation.plus, "worse": notation.minus}.get(mark.base, "")
+    if "arrows" in style.marks:
+        written += {"better": notation.better, "worse": notation.worse}.get(mark.mean, "")
+    return written
+
+
+def _place(mark: Mark, style: Style, notation: Notation) -> Place:
+    shown = "places" in style.marks and mark.rank is not None and mark.rank <= len(notation.places)
+    return notation.places[mark.rank - 1] if shown and mark.rank else Place()
 
 
 def mean(marked: Marked, column: Column, measure: Measure, notation: Notation) -> str:
@@ -75,25 +60,33 @@ def mean(marked: Marked, column: Column, measure: Measure, notation: Notation) -
     return notation.dash if value is None else marked.text(value)
 
 
-def legend(marked: Marked, notation: Notation) -> str:
+def rows_of(table: Table, style: Style) -> tuple[Row | None, ...]:
+    """The rows of a table from top to bottom; None is that of the means."""
+    means = (None,) if "mean" in style.rows else ()
+    return (*table.methods, *means, *table.baselines)
+
+
+def legend(marked: Marked, style: Style, notation: Notation) -> str:
     """What the marks mean, of those that the table can have."""
-    table = marked.table
-    first, second, third = notation.places
-    parts = [
-        f"{first} {second} {third}: first, second and third of a column (highest accuracy, lowest"
-        " std), equal numbers sharing a rank.",
-        f"{notation.better} {notation.worse}: better, worse than the mean of the methods in the"
-        " column.",
-    ]
-    if any(mark.base for mark in marked.marks.values()):
+    parts: list[str] = []
+    if not style.explained:
+        return " ".join(_exceptions(marked.table, style, notation))
+    if "places" in style.marks:
+        words = ("Bold", "Underlined", "")
+        marks = zip(notation.places, words, strict=False)
+        parts.append(style.legend.format(*(p.mark or p.number % word for p, word in marks)))
+    if "arrows" in style.marks:
+        arrows = f"{notation.better} {notation.worse}"
+        parts.append(f"{arrows}: better, worse than the mean of the methods in the column.")
+    if "base" in style.marks and any(mark.base for mark in marked.marks.values()):
         said = "better, worse than the same method in the base scenario"
         parts.append(f"{notation.plus} {notation.minus}: {said}.")
-    if any(row.kind == "proposed" for row in table.rows):
+    if style.latex.proposed and any(row.kind == "proposed" for row in marked.table.rows):
         parts.append(f"{notation.bold % 'Bold'}: the proposed method.")
-    return " ".join([*parts, *_exceptions(table, notation)])
+    return " ".join([*parts, *_exceptions(marked.table, style, notation)])
 
 
-def _exceptions(table: Table, notation: Notation) -> list[str]:
+def _exceptions(table: Table, style: Style, notation: Notation) -> list[str]:
     """What is said of cells without a number, of fewer seeds, of an earlier version."""
     places = [(row.title, column.key) for row in table.rows for column in table.columns]
     cells = [table.cell(*place) for place in places]
@@ -101,7 +94,8 @@ def _exceptions(table: Table, notation: Notation) -> list[str]:
     for state in NO_NUMBER:
         if any(cell.state == state for cell in cells):
             parts.append(f"{_absent(state, notation)}: {state}.")
-    if any(cell.state in COUNTED and cell.value("std") is None for cell in cells):
+    lacking = any(cell.state in COUNTED and cell.value("std") is None for cell in cells)
+    if lacking and style.columns == len(MEASURES):
         parts.append(f"{notation.dash}: no such number.")
     if few := [table.cell(*place).seeds for place in places if table.fewer(*place)]:
         number = span(few)
@@ -111,19 +105,20 @@ def _exceptions(table: Table, notation: Notation) -> list[str]:
     return parts
 
 
-def markdown(marked: Marked, caption: str = "", notes: Sequence[str] = ()) -> str:
+def markdown(marked: Marked, style: Style, caption: str = "", notes: Sequence[str] = ()) -> str:
     """The table with a column for every scenario, accuracy and std in one cell; below it caption
     and legend.
     """
-    table = marked.table
+    table, notation = marked.table, style.markdown
     heads = [": ".join(filter(None, [plain(c.group), plain(c.title)])) for c in table.columns]
     lines = [["Method", *heads], ["---"] * (1 + len(heads))]
-    for row in (*table.methods, None, *table.baselines):
-        title = MARKDOWN.bold % MEAN if row is None else plain(row.title)
-        title = MARKDOWN.bold % title if row and row.kind == "proposed" else title
-        lines.append([title, *(pair(marked, row, column, MARKDOWN) for column in table.columns)])
+    for row in rows_of(table, style):
+        title = notation.bold % MEAN if row is None else plain(row.title)
+        title = notation.bold % title if row and row.kind == "proposed" else title
+        pairs = [pair(marked, row, column, style, notation) for column in table.columns]
+        lines.append([title, *pairs])
     body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    below = " ".join(filter(None, [plain(caption), legend(marked, MARKDOWN)]))
+    below = " ".join(filter(None, [plain(caption), legend(marked, style, notation)]))
     return f"{body}\n\n{below}\n{markdown_notes(notes)}"
 
 
@@ -132,13 +127,18 @@ def markdown_notes(notes: Sequence[str]) -> str:
     return "\n" + "".join(f"- {plain(note)}\n" for note in notes) if notes else ""
 
 
-def pair(marked: Marked, row: Row | None, column: Column, notation: Notation) -> str:
-    """Accuracy and std of a method, or (None) the means."""
+def pair(marked: Marked, row: Row | None, column: Column, style: Style, notation: Notation) -> str:
+    """Accuracy and std of a method, or (None) the means; where a scenario has one column, a std
+    that is not there is left out.
+    """
     if row is None:
         texts = [mean(marked, column, measure, notation) for measure in MEASURES]
+        known = marked.means[column.key, "std"] is not None
     else:
-        texts = [cell(marked, row, column, measure, notation) for measure in MEASURES]
-    return " \u00b1 ".join(texts)
+        texts = [cell(marked, row, column, measure, style, notation) for measure in MEASURES]
+        known = marked.table.cell(row.title, column.key).value("std") is not None
+    spread = notation.spread % texts[1] if known or style.columns == len(MEASURES) else ""
+    return texts[0] + spread
 
 
 def long_csv(marked: Marked) -> str:

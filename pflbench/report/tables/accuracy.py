@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pflbench.records.report_options import Std
 from pflbench.report.grouping.headings import differing, value
 from pflbench.report.grouping.layout import (
     Layout,
@@ -21,41 +22,51 @@ from pflbench.report.load.runs import Choice, Experiment, Numbers
 from pflbench.report.render import latex, text
 from pflbench.report.render.grid import label_of
 from pflbench.report.render.marks import Cell, Column, Marked, Row, Table, mark
+from pflbench.report.render.notation import Style
 from pflbench.report.render.parts import TablePart
-from pflbench.report.tables.captions import how, over_seeds
+from pflbench.report.tables.captions import how, over_seeds, title
 from pflbench.report.tables.notes import below_tables
 
 BASE = "main"  # the experiment with which others are compared
 MAJORITY = Row("Majority class", "baseline", "baseline")
-PAGE = dataclasses.replace(text.MARKDOWN, places=("*", "\u2020", "\u2021"), bold="%s")
 
 
 def base_of(layout: Layout, everything: Sequence[Experiment]) -> Layout | None:
-    """The base experiment of the same scale; none for itself, or where it is not there."""
+    """The base experiment of the same scale; none for itself, or where it is not there or nobody
+    asks for the comparison.
+    """
     name = BASE if layout.plan.scale in ("", "paper") else f"{BASE}-{layout.plan.scale}"
     found = [one for one in everything if one.plan.name == name and name != layout.plan.name]
-    return lay_out(found[0], everything) if found else None
+    if not found or "base" not in layout.style.marks:
+        return None
+    whole = dataclasses.replace(layout.options, methods=(), scenarios=())
+    plan = dataclasses.replace(found[0].plan, report=whole)
+    return lay_out(dataclasses.replace(found[0], plan=plan), everything)
 
 
 def table(layout: Layout, choice: Choice, base: Layout | None = None) -> TablePart:
     """The part of a report; some run must be finished."""
+    options = layout.options
+    style = dataclasses.replace(layout.style, explained=not options.caption)
     marked = marks_of(layout, choice, base)
     notes = below_tables(layout)
-    said, label = caption(marked, layout, choice), label_of(layout.plan.name, "accuracy")
-    heads = [f"{column.group}: {column.title}" for column in marked.table.columns]
-    texts, numbers = _page(marked)
+    said = options.caption or caption(marked, layout, choice)
+    label = options.label or label_of(layout.plan.name, "accuracy")
+    heads = [": ".join(filter(None, [c.group, c.title])) for c in marked.table.columns]
+    texts, numbers = _page(marked, style)
     return TablePart(
         "accuracy",
         "Accuracy",
-        f"{said} {text.legend(marked, PAGE)}",
+        " ".join(filter(None, [said, text.legend(marked, style, style.page)])),
         ("Method", *heads),
         texts,
         numbers,
-        latex.fragment(marked, said, label, notes),
-        latex.document(marked, said, label, notes),
+        latex.fragment(marked, style, said, label, notes),
+        latex.document(marked, style, said, label, notes),
         text.long_csv(marked),
-        text.markdown(marked, said, notes),
+        text.markdown(marked, style, said, notes),
         tuple(notes),
+        _looks(marked, style),
     )
 
 
@@ -66,20 +77,20 @@ def marks_of(layout: Layout, choice: Choice, base: Layout | None = None) -> Mark
     before = None
     if base and any(bases.values()):
         before = _table(base, tuple(Column(c.key, c.title) for c in base.columns), choice)
-    return mark(_table(layout, columns, choice), choice.decimals, before)
+    return mark(_table(layout, columns, choice), layout.options.decimals, before)
 
 
-def cell(runs: Sequence[Numbers], choice: Choice) -> Cell:
+def cell(runs: Sequence[Numbers], choice: Choice, std: Std) -> Cell:
     """The numbers of a method in a scenario, from one run per seed."""
     shown = counted(runs)
     if not shown:
         return Cell(state=state(runs))
-    mean, std = _summary(shown, choice)
+    mean, spread = _summary(shown, choice, std)
     notes = tuple(dict.fromkeys(note for run in shown for note in run.notes))
-    return Cell(mean, std, state(runs), len(shown), outdated(runs), notes)
+    return Cell(mean, spread, state(runs), len(shown), outdated(runs), notes)
 
 
-def majority(runs: Sequence[Numbers], choice: Choice) -> Cell:
+def majority(runs: Sequence[Numbers], choice: Choice, std: Std) -> Cell:
     """The same for answering every client's most frequent training label; all methods of a seed
     have the same.
     """
@@ -93,23 +104,13 @@ def majority(runs: Sequence[Numbers], choice: Choice) -> Cell:
             guesses[seed] = dataclasses.replace(run, clients=clients)
     if not guesses:
         return Cell()
-    mean, std = _summary(list(guesses.values()), choice)
-    return Cell(mean, std, "ok", len(guesses))
+    mean, spread = _summary(list(guesses.values()), choice, std)
+    return Cell(mean, spread, "ok", len(guesses))
 
 
 def caption(marked: Marked, layout: Layout, choice: Choice) -> str:
     """What the numbers are; the legend of the marks is not in it."""
-    weights = "weighted by their test samples" if choice.weighted else "each counting once"
-    seeds = over_seeds(layout)
-    spread = {
-        "clients": f"and std over clients (each counting once), both means over {seeds}",
-        "seeds": f"mean over {seeds}, and std over seeds",
-    }[choice.std]
-    said = [
-        f"{layout.plan.title.rstrip('.')}.",
-        f"Accuracy (%) on the clients' own test samples, mean over clients ({weights}), {spread}.",
-        how(layout, choice),
-    ]
+    said = [title(layout), _numbers(marked, layout, choice), how(layout, choice)]
     if marked.table.baselines:
         rule = "each client always answers its most frequent training label"
         said.append(f"{MAJORITY.title}: {rule}.")
@@ -118,26 +119,47 @@ def caption(marked: Marked, layout: Layout, choice: Choice) -> str:
             f"The base scenario is that of the experiment {BASE} that differs only in the number of"
             " clients, the parameter of the Dirichlet distribution, or the classes per client."
         )
-    return " ".join(said)
+    return " ".join(filter(None, said))
+
+
+def _numbers(marked: Marked, layout: Layout, choice: Choice) -> str:
+    """What an accuracy is a mean of, and what its std is over."""
+    seeds, std = over_seeds(layout), layout.options.std
+    what = "Accuracy (%) on the clients' own test samples"
+    if layout.style.full_captions:
+        weights = "weighted by their test samples" if choice.weighted else "each counting once"
+        spread = {
+            "clients": f"and std over clients (each counting once), both means over {seeds}",
+            "seeds": f"mean over {seeds}, and std over seeds",
+        }[std]
+        return f"{what}, mean over clients ({weights}), {spread}."
+    weights = ", weighted by their test samples" if choice.weighted else ""
+    if std == "clients":
+        return f"{what}: mean over clients{weights} and std over clients, averaged over {seeds}."
+    alone = all(cell.value("std") is None for cell in marked.table.cells.values())
+    over = f"of {seeds}" if alone else f"mean and std over {seeds}"
+    return f"{what}, averaged over clients{weights}: {over}."
 
 
 def _table(layout: Layout, columns: tuple[Column, ...], choice: Choice) -> Table:
-    cells = {(row.title, key): cell(runs, choice) for (row, key), runs in layout.cells.items()}
+    std = layout.options.std
+    cells = {(row.title, key): cell(runs, choice, std) for (row, key), runs in layout.cells.items()}
     guesses = {
-        (MAJORITY.title, column.key): majority(layout.column(column.key), choice)
+        (MAJORITY.title, column.key): majority(layout.column(column.key), choice, std)
         for column in columns
+        if "majority" in layout.style.rows
     }
     if not any(guess.state == "ok" for guess in guesses.values()):
         return Table(columns, layout.rows, cells)
     return Table(columns, (*layout.rows, MAJORITY), {**cells, **guesses})
 
 
-def _summary(runs: Sequence[Numbers], choice: Choice) -> tuple[float, float | None]:
+def _summary(runs: Sequence[Numbers], choice: Choice, std: Std) -> tuple[float, float | None]:
     """The mean over seeds of accuracy, and of std over clients, or std over seeds."""
     means = [accuracy(run, choice) for run in runs]
     spreads = [client_std(run) for run in runs]
-    std = float(np.mean(spreads)) if choice.std == "clients" else seed_std(means)
-    return float(np.mean(means)), None if math.isnan(std) else std
+    spread = float(np.mean(spreads)) if std == "clients" else seed_std(means)
+    return float(np.mean(means)), None if math.isnan(spread) else spread
 
 
 def _base(layout: Layout, key: str, base: Layout) -> str:
@@ -164,12 +186,12 @@ Texts = tuple[tuple[str, ...], ...]
 SortKeys = tuple[tuple[float | None, ...], ...]
 
 
-def _page(marked: Marked) -> tuple[Texts, SortKeys]:
+def _page(marked: Marked, style: Style) -> tuple[Texts, SortKeys]:
     """Cells as text, and the accuracies to sort them by."""
     table = marked.table
     texts, numbers = [], []
-    for row in (*table.methods, None, *table.baselines):
-        pairs = [text.pair(marked, row, column, PAGE) for column in table.columns]
+    for row in text.rows_of(table, style):
+        pairs = [text.pair(marked, row, column, style, style.page) for column in table.columns]
         texts.append((text.MEAN if row is None else row.title, *pairs))
         if row is None:
             values = [marked.means[column.key, "accuracy"] for column in table.columns]
@@ -179,3 +201,17 @@ def _page(marked: Marked) -> tuple[Texts, SortKeys]:
             ]
         numbers.append((None, *values))
     return tuple(texts), tuple(numbers)
+
+
+def _looks(marked: Marked, style: Style) -> Texts:
+    """What is bold or underlined on the page: what LaTeX prints so."""
+    found = []
+    for row in text.rows_of(marked.table, style):
+        proposed = row is not None and row.kind == "proposed"
+        looks = ["bold" if proposed or row is None else ""]
+        for column in marked.table.columns:
+            shown = text.cell(marked, row, column, "accuracy", style, style.latex) if row else ""
+            bold, underlined = r"\textbf" in shown, r"\underline" in shown
+            looks.append("bold" if bold else "underlined" if underlined else "")
+        found.append(tuple(looks))
+    return tuple(found)

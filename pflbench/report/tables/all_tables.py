@@ -27,7 +27,9 @@ def tables(
     """
     if not experiment.runs:
         return [], ["No tables: the plan has no runs."]
-    layout = lay_out(experiment, everything, choice.proposed)
+    layout = lay_out(experiment, everything)
+    if not layout.rows:
+        return [], ["No tables: the experiment has none of the methods and scenarios to show."]
     notes = section_notes(layout, choice)
     if not counted(layout.runs):
         return [], [*notes, "No tables: no finished run has an accuracy to show."]

@@ -1,6 +1,6 @@
 """What captions of tables say of an experiment: how its numbers came about."""
 
-from pflbench.report.grouping.headings import differing, phrase, unusual
+from pflbench.report.grouping.headings import differing, phrase, unusual, value
 from pflbench.report.grouping.layout import Layout, counted
 from pflbench.report.load.runs import Choice
 from pflbench.report.words import POINTS, ROUND, plural, span
@@ -8,16 +8,34 @@ from pflbench.report.words import POINTS, ROUND, plural, span
 
 def how(layout: Layout, choice: Choice) -> str:
     """Scale, data, round, evaluation point and what else is not as usual in all scenarios."""
-    data = f"Data: {', '.join(_data(layout))}."
+    data = f"Data: {', '.join(_data(layout))}{_clients(layout)}."
     shared = shared_fields(layout)
     said = f"In all scenarios: {phrase(layout.runs[0].planned.config, shared)}." if shared else ""
     parts = [scale(layout), data, chosen_round(layout, choice), _point(layout, choice), said]
     return " ".join(filter(None, parts))
 
 
+def _clients(layout: Layout) -> str:
+    """How many clients share the data, where headings do not say it."""
+    if layout.style.full_captions:
+        return ""
+    numbers = {value(run.planned.config, "clients") for run in layout.runs}
+    return f"; {plural(numbers.pop(), 'client')}" if len(numbers) == 1 else ""
+
+
+def title(layout: Layout) -> str:
+    """The experiment's title as a sentence; nothing where it only repeats its command or name."""
+    plan = layout.plan
+    words = plan.title.strip().rstrip(".")
+    repeated = words in ("", plan.command, plan.name) or words.startswith("pflbench ")
+    return "" if repeated else f"{words}."
+
+
 def scale(layout: Layout) -> str:
     """The scale; `paper` only means that it changes nothing."""
     name = layout.plan.scale
+    if name == "paper" and not layout.style.full_captions:
+        return ""
     as_it_is = " (the experiment as it stands)" if name == "paper" else ""
     return f"Scale: {name}{as_it_is}." if name else ""
 
@@ -26,7 +44,9 @@ def chosen_round(layout: Layout, choice: Choice) -> str:
     """ "In the last round (of 200)." """
     words = ROUND[choice.round]
     rounds = span(run.planned.config["rounds"] for run in layout.runs)
-    return f"{words[0].upper()}{words[1:]} (of {rounds})."
+    if layout.style.full_captions:
+        return f"{words[0].upper()}{words[1:]} (of {rounds})."
+    return f"Measured {words} (of {rounds})."
 
 
 def over_seeds(layout: Layout) -> str:

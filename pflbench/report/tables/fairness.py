@@ -20,7 +20,7 @@ def tables(layout: Layout, choice: Choice) -> tuple[list[TablePart], list[str]]:
     """A row for every method in every scenario."""
     found = client_summary(client_frame(layout), BASELINES)
     means = found.groupby(["method", "scenario"], sort=False).mean(numeric_only=True)
-    measures = _measures(f".{choice.decimals}f")
+    measures = _measures(f".{layout.options.decimals}f")
     rows: list[list[Value]] = []
     for column, row, runs in layout.places():
         numbers = _numbers(means, row.title, column.key, list(measures), state(runs))

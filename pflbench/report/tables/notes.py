@@ -19,6 +19,7 @@ REASONS = 10  # failed or diverged runs of which a note says why
 def section_notes(layout: Layout, choice: Choice) -> list[str]:
     """What a reader of all tables must know."""
     return [
+        *_lacking(layout),
         *_states(layout),
         *_without_accuracy(layout, choice),
         *_evaluation_points(layout),
@@ -84,6 +85,12 @@ def _versions(layout: Layout) -> list[str]:
             runs = plural(sum(left_out), "run")
             said.append(f"{row.title}: left out, of another version: {runs}{where}.")
     return said
+
+
+def _lacking(layout: Layout) -> list[str]:
+    """What the report should show and no run has."""
+    names = ", ".join(layout.lacking)
+    return [f"Not among the runs of this experiment: {names}."] if names else []
 
 
 def _states(layout: Layout) -> list[str]:

@@ -1,15 +1,18 @@
-"""Comparison with published results, for scenarios that a paper has too."""
+"""Comparison with published results, for scenarios that someone published accuracies of."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import pandas as pd
 
-from pflbench.papers import papers
-from pflbench.papers.paper import Paper
+from pflbench.methods.files import plain
+from pflbench.papers.paper import Pair, Paper
+from pflbench.papers.published import Published, sources
+from pflbench.report.grouping import selection
 from pflbench.report.grouping.headings import Heading
 from pflbench.report.grouping.layout import Layout, seeds
 from pflbench.report.load.runs import Choice
-from pflbench.report.render.grid import Head, Value, grid, label_of
+from pflbench.report.render.grid import Head, Value, grid, label_of, without_empty
+from pflbench.report.render.marks import Row
 from pflbench.report.render.parts import TablePart
 from pflbench.report.stats.frames import Refusal
 from pflbench.report.stats.ranks import agreement
@@ -19,65 +22,107 @@ from pflbench.report.tables.captions import how, over_seeds, scale
 from pflbench.report.tables.notes import below_tables, title_of
 
 Made = tuple[list[TablePart], list[str]]
+Places = Mapping[Heading, Mapping[Row, Pair]]
 
 
 def tables(layout: Layout, choice: Choice, margin: float = 0.01) -> Made:
-    """Accuracies cell by cell, how far the orders of methods agree, and costs."""
+    """For every source: accuracies cell by cell and how far the orders of methods agree; of a paper
+    also costs. What no run can be compared with is a note.
+    """
     parts: list[TablePart] = []
     notes: list[str] = []
-    for paper in papers():
-        columns = [column for column in layout.columns if column.paper == paper.name]
-        places = [(row.title, column.column) for row in layout.rows for column in columns]
-        if not any(place in paper.accuracy for place in places):
+    for source in sources(layout.options.published):
+        places = _places(layout, source)
+        if not places:
+            lack = "none of its methods and scenarios is among the runs"
+            notes.append(f"No comparison with {source.source}: {lack}.")
             continue
-        orders, more = _orders(layout, choice, paper, columns)
-        parts += [_accuracies(layout, choice, paper, columns), *orders]
-        parts += [*_costs(layout, paper, margin), _classification(layout, paper)]
+        ending = "" if not parts else f"-{source.name}-{len(parts)}"
+        orders, more = _orders(layout, choice, source, places, ending)
+        parts += [_accuracies(layout, choice, source, places, ending), *orders]
+        if source.paper:
+            parts += [*_costs(layout, source.paper, margin), _classification(layout, source.paper)]
         notes += more
     return parts, notes
 
 
+def _places(layout: Layout, source: Published) -> dict[Heading, dict[Row, Pair]]:
+    """What the source says of the methods in every scenario of the experiment that it has."""
+    found: dict[Heading, dict[Row, Pair]] = {}
+    for column in layout.columns:
+        scenario = _scenario(layout, column, source)
+        said = {method: pair for (method, one), pair in source.accuracy.items() if one == scenario}
+        rows = {row: pair for row in layout.rows if (pair := _said(layout, row, said))}
+        if rows:
+            found[column] = rows
+    return found
+
+
+def _scenario(layout: Layout, column: Heading, source: Published) -> str:
+    """The source's name of a scenario; "" if it has none."""
+    runs = layout.column(column.key)
+    if source.scenario_of:
+        return source.scenario_of(runs[0].planned.config)
+    names = [*selection.scenario_names(column.key, runs), column.line, column.title]
+    known = {plain(scenario): scenario for _, scenario in source.accuracy}
+    return next((known[plain(name)] for name in names if plain(name) in known), "")
+
+
+def _said(layout: Layout, row: Row, said: Mapping[str, Pair]) -> Pair | None:
+    """What is published of a row: a method without variants, or its only variant."""
+    if row.variant and [other.method for other in layout.rows].count(row.method) > 1:
+        return None
+    runs = [run for (other, _), found in layout.cells.items() if other == row for run in found]
+    names = {plain(row.method), *selection.method_names(runs[0])}
+    return next((pair for method, pair in said.items() if plain(method) in names), None)
+
+
 def _accuracies(
-    layout: Layout, choice: Choice, paper: Paper, columns: Sequence[Heading]
+    layout: Layout, choice: Choice, source: Published, places: Places, ending: str
 ) -> TablePart:
+    options = layout.options
     rows: list[list[Value]] = []
-    for column in columns:
-        for row in layout.rows:
-            runs, key = layout.cell(row, column.key), (row.title, column.column)
-            if not runs or key not in paper.accuracy:
+    for column, said in places.items():
+        for row, (accuracy, std) in said.items():
+            runs = layout.cell(row, column.key)
+            if not runs:
                 continue
-            measured, (accuracy, std) = cell(runs, choice), paper.accuracy[key]
+            measured = cell(runs, choice, options.std)
             ours = measured.value("accuracy")
             difference = None if ours is None or accuracy is None else ours - accuracy
             shown: Value = measured.state if ours is None else ours
             first = [column.line, title_of(row, runs), seeds(runs)]
             rows.append([*first, shown, accuracy, difference, measured.value("std"), std])
-    digits = f".{choice.decimals}f"
+    digits = f".{options.decimals}f"
     heads = [Head("Scenario"), Head("Method"), Head("Seeds"), Head("Measured (%)", digits)]
     heads += [Head("Published (%)", ".2f"), Head("Difference", f"+{digits}")]
     heads += [Head("Measured std", digits), Head("Published std", ".2f")]
-    if choice.std == "seeds":  # published std are over clients
+    if source.std not in ("", options.std):
         heads, rows = heads[:-2], [row[:-2] for row in rows]
+    heads, rows = without_empty(heads, rows, ["Measured std", "Published std"])
+    of = f"{source.source}'s" if source.paper else f"that of {source.source}"
+    of += f" ({source.seeds})" if source.seeds else ""
     caption = (
         f"Comparison with published results: measured accuracy (%) over {over_seeds(layout)}, and"
-        f" the {paper.name} paper's ({paper.seeds} seeds), which is not measured here. Differences"
-        f" in percentage points, measured minus published. {how(layout, choice)} The paper states"
-        " neither its number of rounds nor which round it reports; data, scale and evaluation point"
-        " may differ."
+        f" {of}, which is not measured here. Differences in percentage points, measured minus"
+        f" published. {how(layout, choice)} {source.conditions}"
     )
-    name, title = "published", "Comparison with published results"
+    name, title = f"published{ending}", "Comparison with published results"
     label = label_of(layout.plan.name, name)
     return grid(name, title, caption, heads, rows, label, below_tables(layout))
 
 
-def _orders(layout: Layout, choice: Choice, paper: Paper, columns: Sequence[Heading]) -> Made:
+def _orders(layout: Layout, choice: Choice, source: Published, places: Places, ending: str) -> Made:
     """Kendall's tau of the measured and the published order of methods, in every scenario."""
     rows: list[list[Value]] = []
     notes = []
-    for column in columns:
-        measured = pd.Series(_measured(layout, choice, column), dtype=float)
-        keys = [key for key in paper.accuracy if key[1] == column.column]
-        published = pd.Series({key[0]: paper.accuracy[key][0] for key in keys}, dtype=float)
+    for column, said in places.items():
+        ours = {
+            row.title: cell(layout.cell(row, column.key), choice, "clients").value("accuracy")
+            for row in said
+        }
+        measured = pd.Series(ours, dtype=float)
+        published = pd.Series({row.title: pair[0] for row, pair in said.items()}, dtype=float)
         found = agreement(measured, published)
         if isinstance(found, Refusal):
             notes.append(f"Agreement with the published order, {column.line}: {found.reason}.")
@@ -90,19 +135,12 @@ def _orders(layout: Layout, choice: Choice, paper: Paper, columns: Sequence[Head
     heads = [Head("Scenario"), Head("Methods in both", ".0f"), Head("Kendall's tau", ".3f")]
     heads += [Head("p", ".3g"), Head("First, measured"), Head("First, published")]
     caption = (
-        f"Agreement of the measured order of methods by accuracy with that of the {paper.name}"
-        f" paper: Kendall's tau-b (1: the same order, 0: unrelated). {how(layout, choice)}"
+        f"Agreement of the measured order of methods by accuracy with that of {source.source}:"
+        f" Kendall's tau-b (1: the same order, 0: unrelated). {how(layout, choice)}"
     )
-    name, title = "published-order", "Agreement with the published order"
+    name, title = f"published-order{ending}", "Agreement with the published order"
     label = label_of(layout.plan.name, name)
     return [grid(name, title, caption, heads, rows, label, below_tables(layout))], notes
-
-
-def _measured(layout: Layout, choice: Choice, column: Heading) -> dict[str, float | None]:
-    return {
-        row.title: cell(layout.cell(row, column.key), choice).value("accuracy")
-        for row in layout.rows
-    }
 
 
 def _costs(layout: Layout, paper: Paper, margin: float) -> list[TablePart]:

@@ -41,7 +41,7 @@ def tables(layout: Layout, choice: Choice) -> tuple[list[TablePart], list[str]]:
         else:
             line += [state(runs), *[None] * (len(NUMBERS) - 1)]
         rows.append(line)
-    digits = f".{choice.decimals}f"
+    digits = f".{layout.options.decimals}f"
     heads = [Head("Scenario"), Head("Method"), Head("Seeds")]
     heads += [Head(name, digits) for name in NUMBERS]
     heads, rows = without_empty(heads, rows, NUMBERS[2:])
