@@ -97,7 +97,7 @@ def test_the_proposed_method_has_the_last_row_in_bold(call: Call, runs: Path):
     fine(call, "report", str(runs), "--only", "tables", "--proposed", "local")
     table = (runs / "report/mine/accuracy.md").read_text()
     methods = [line.split(" | ")[0].removeprefix("| ") for line in table.splitlines()[2:6]]
-    assert methods == ["FedAvg", "FedCoSR", "**Local**", "**Mean**"]
+    assert methods == ["FedAvg", "FedCoSR", "**Local**", "Majority class"]
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_a_sweep_without_a_finished_run_is_reported_too(call: Call, tmp_path: Pa
     [
         ("--point best", "--point best: must be pre or post"),
         ("--round 7", "--round 7: must be last or last10 or best or validation"),
-        ("--std runs", "--std runs: must be clients or seeds"),
+        ("--std runs", "std = 'runs' in the options of the report: must be one of 'seeds', 'clients'"),
         ("--only latex", "--only latex: must be tables or figures or page"),
         (
             "--experiment min",

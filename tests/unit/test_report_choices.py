@@ -112,7 +112,7 @@ def test_the_proposed_method_is_shown_and_last_wherever_it_is_named():
 def test_a_plugin_is_found_by_its_file():
     own = run("mine", [0.9])
     own = dataclasses.replace(own, planned=dataclasses.replace(own.planned, plugin="a/b/mine.py"))
-    for name in ("mine", "Mine", "mine.py", "a/b/mine.py"):
+    for name in ("mine", "Mine", "mine.py", "./b/mine.py", "a/b/mine.py"):
         assert layout(run(), own, report={}, proposed=name).proposed == "Mine"
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from pathlib import Path
+from pathlib import PurePath
 
 from pflbench.methods.files import plain
 from pflbench.records.report_options import ReportOptions
@@ -12,22 +12,23 @@ Columns = Mapping[str, Sequence[Numbers]]
 
 
 def method_names(run: Numbers) -> set[str]:
-    """What a method may be called: its name, its title, its file, as plain text."""
+    """What a method may be called, as plain text: its name, its title, its file by the end of its
+    path.
+    """
     planned = run.planned
-    plugin = Path(planned.plugin)
-    names = (planned.config["algorithm"], run.method, planned.plugin, plugin.name, plugin.stem)
-    return {plain(name) for name in names}
+    parts = PurePath(planned.plugin).parts if planned.plugin.endswith(".py") else ()
+    ends = ["/".join(parts[place:]) for place in range(len(parts))]
+    return {plain(name) for name in (planned.config["algorithm"], run.method, *ends)}
 
 
 def is_called(name: str, names: Iterable[str]) -> bool:
-    """Whether a name that a user gave is one of the names of something."""
-    return plain(name) in set(names)
+    """Whether a name that a user gave is one of the plain names of something."""
+    return bool(name) and plain(str(PurePath(name))) in set(names)
 
 
 def title_for(titles: Mapping[str, str], names: Iterable[str]) -> str:
     """The title that a user gave to what has these plain names; "" where there is none."""
-    known = set(names)
-    return next((title for name, title in titles.items() if plain(name) in known), "")
+    return next((title for name, title in titles.items() if is_called(name, names)), "")
 
 
 def scenario_names(key: str, runs: Sequence[Numbers]) -> tuple[str, ...]:
