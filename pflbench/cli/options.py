@@ -209,7 +209,8 @@ Renamed = Annotated[
 Caption = Annotated[str | None, _option("Caption of the table of accuracies.", "TEXT")]
 Label = Annotated[str | None, _option("LaTeX label of the table of accuracies.", "LABEL")]
 TableStyle = Annotated[
-    str | None, _option("Style of the table of accuracies: plain, or that of a paper. [plain]", "NAME")
+    str | None,
+    _option("Style of the table of accuracies: plain, or that of a paper. [plain]", "NAME"),
 ]
 TableRows = Annotated[
     str | None, _option("Rows below the methods: mean, majority or none.", "ROWS", "--rows")
@@ -219,7 +220,11 @@ TableMarks = Annotated[
 ]
 PublishedNumbers = Annotated[
     list[str] | None,
-    _option("Compare with a CSV file, or with numbers that ship; may be repeated.", "FILE", "--published"),
+    _option(
+        "Compare with a CSV file, or with numbers that ship; may be repeated.",
+        "FILE",
+        "--published",
+    ),
 ]
 FigureMethods = Annotated[
     list[str] | None, _option("Methods that figures show. [as tables]", "NAMES", "--figure-methods")

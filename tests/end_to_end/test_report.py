@@ -231,7 +231,10 @@ def test_a_sweep_without_a_finished_run_is_reported_too(call: Call, tmp_path: Pa
     [
         ("--point best", "--point best: must be pre or post"),
         ("--round 7", "--round 7: must be last or last10 or best or validation"),
-        ("--std runs", "std = 'runs' in the options of the report: must be one of 'seeds', 'clients'"),
+        (
+            "--std runs",
+            "std = 'runs' in the options of the report: must be one of 'seeds', 'clients'",
+        ),
         ("--only latex", "--only latex: must be tables or figures or page"),
         (
             "--experiment min",

@@ -320,7 +320,7 @@ def test_every_experiment_of_a_folder_has_its_own_options_and_given_ones_win(fol
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"proposed": "dito"}, "unknown method of this folder 'dito'; did you mean 'ditto'"),
+        ({"proposed": "fedavgg"}, "unknown method of this folder 'fedavgg'; did you mean 'fedavg'"),
         ({"methods": ["local", "x"]}, "unknown method of this folder 'x'"),
         ({"scenarios": ["digits iid"]}, "unknown scenario of this folder 'digits iid'"),
         ({"std": "x"}, "std = 'x' in the options of the report"),
