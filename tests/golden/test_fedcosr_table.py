@@ -3,6 +3,7 @@ files here were written by that code, from the same made-up runs.
 """
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,10 +25,10 @@ def made_up(partitions: tuple[str, ...], lift: float) -> list[Numbers]:
                 level = 0.5 + 0.37 * ((7 * row + 3 * column + seed) % 11) / 11 + lift
                 lost = {("moon", 1): "failed"}.get((name, seed), "finished")
                 lost = "missing" if (name, column) == ("local", 1) else lost
-                about = {"data": "CIFAR-10", "counts": COUNTS}
+                about: dict[str, Any] = {"data": "CIFAR-10", "counts": COUNTS}
                 clients = [level - 0.04 * row, level + 0.01]
-                how = {"dataset": "cifar10", "partition": partition, "seed": seed}
-                found.append(run(name, clients, status=lost, about=about, **how))
+                where: dict[str, Any] = {"dataset": "cifar10", "partition": partition}
+                found.append(run(name, clients, seed=seed, status=lost, about=about, **where))
     return found
 
 
