@@ -23,8 +23,8 @@ def cells(found: Any) -> dict[str, list[str | None]]:
 
 
 def test_ticks_are_round_numbers_within_the_axis():
-    assert Axis(57.0, 93.0).ticks == [(8.33, "60"), (63.89, "80")]
-    assert [text for _, text in Axis(70.1, 70.9).ticks] == ["70.5"]
+    assert Axis(58.0, 94.0).ticks == [(5.56, "60"), (33.33, "70"), (61.11, "80"), (88.89, "90")]
+    assert [text for _, text in Axis(70.1, 70.9).ticks] == ["70.2", "70.4", "70.6", "70.8"]
     assert [text for _, text in Axis(0.0, 100.0).ticks] == ["0", "50", "100"]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from pflbench.report.grouping.overview import Group, Overview, overview
 from pflbench.report.load.runs import Choice, Experiment
 
-TICKS = 3  # of a panel's axis, about
+TICKS = 4  # of a panel's axis, about
 MARGIN = 0.06  # of the range of a panel's numbers, on either side
 ALL = "Mean of all scenarios"
 

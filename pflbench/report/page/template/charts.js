@@ -17,7 +17,7 @@ const known = (value) => value !== null && value !== undefined;
 
 function ticks(low, high, number) {
   const power = 10 ** Math.floor(Math.log10((high - low) / number));
-  const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= (high - low) / number);
+  const step = [1, 2, 2.5, 5, 10].map((factor) => factor * power).find((size) => size >= (high - low) / number);
   const found = [];
   for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k += 1) found.push(Number((k * step).toPrecision(12)));
   return found;
