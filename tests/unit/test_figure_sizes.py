@@ -22,7 +22,7 @@ MANY: dict[str, Any] = {
         {"partition": ["dir:0.1", "path:2"], "data_fraction": [0.1, 0.5], "scarce_clients": 5}
     ],
 }
-CHOICE = Choice(proposed="fedrep")
+PROPOSED = ReportOptions(proposed="fedrep")
 KINDS = ("curves", "scarcity", "clients", "efficiency", "ranks", "distributions")
 
 
@@ -31,14 +31,14 @@ def made_up(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
     """All methods in four scenarios."""
     folder = tmp_path_factory.mktemp("many")
     write_sweep(folder, "many", MANY)
-    (found,) = runs.collect(folder, CHOICE)
+    (found,) = runs.collect(folder, Choice())
     return found
 
 
-def figures(experiment: Experiment, options: ReportOptions | None = None) -> dict[str, Any]:
+def figures(experiment: Experiment, options: ReportOptions = PROPOSED) -> dict[str, Any]:
     """One of every kind."""
-    plan = replace(experiment.plan, report=options or ReportOptions())
-    parts, _ = kinds.figures(replace(experiment, plan=plan), CHOICE)
+    plan = replace(experiment.plan, report=options)
+    parts, _ = kinds.figures(replace(experiment, plan=plan), Choice())
     return {part.name.split("-")[0]: part for part in reversed(parts)}
 
 

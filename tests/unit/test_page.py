@@ -190,6 +190,14 @@ def test_only_columns_of_long_texts_are_broken_into_lines():
     assert heads == ["text", "long", "n"]
 
 
+def test_what_latex_prints_bold_or_underlined_is_so_on_the_page():
+    rows = (("<Mine>", "81.20 \u00b1 0.40"), ("Other", "80.00"))
+    made = table(rows=rows, looks=(("bold", "bold"), ("", "underlined")))
+    written = page(Sheet(Section("main", "Main", (), (made,))))
+    found = ("<b>&lt;Mine&gt;</b>", "<b>81.20</b> \u00b1 0.40", ">Other<", "<u>80.00</u>")
+    assert [text for text in found if text not in written] == []
+
+
 def test_the_same_records_give_the_same_bytes_and_the_time_is_that_of_the_newest():
     sheet = Sheet(
         Section("main", "Main", (), (table(),)),

@@ -13,8 +13,8 @@ def seeds(method: str, *accuracies: float, **config: Any) -> list[Numbers]:
     return [run(method, (a, a), seed=seed, **config) for seed, a in enumerate(accuracies)]
 
 
-def drawn(*runs: Numbers, **choice: Any) -> Any:
-    return chart(experiment(*runs), Choice(**choice))
+def drawn(*runs: Numbers, **report: Any) -> Any:
+    return chart(experiment(*runs, report=report), Choice())
 
 
 def cells(found: Any) -> dict[str, list[str | None]]:
@@ -24,7 +24,7 @@ def cells(found: Any) -> dict[str, list[str | None]]:
 
 def test_ticks_are_round_numbers_within_the_axis():
     assert Axis(58.0, 94.0).ticks == [(5.56, "60"), (33.33, "70"), (61.11, "80"), (88.89, "90")]
-    assert [text for _, text in Axis(70.1, 70.9).ticks] == ["70.2", "70.4", "70.6", "70.8"]
+    assert [text for _, text in Axis(70.1, 70.89).ticks] == ["70.2", "70.4", "70.6", "70.8"]
     assert [text for _, text in Axis(0.0, 100.0).ticks] == ["0", "50", "100"]
 
 

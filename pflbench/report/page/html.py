@@ -31,6 +31,8 @@ SCRIPTS = ("charts.js", "page.js")
 WIDTH = 1600  # pixels
 INCH = 130  # pixels of a screen for an inch in print: letters of 8 points are 14 pixels high
 FORMS = ("latex", "csv", "markdown")  # of a table, to copy or to save
+TAGS = {"bold": "b", "underlined": "u"}
+PLUS_MINUS = " \u00b1"  # between an accuracy and its std
 SHORT = 44  # letters of a cell that stay on one line
 
 
@@ -196,11 +198,19 @@ def _table(table: TablePart) -> dict[str, Any]:
         _kind([row[place] for row in table.rows], [row[place] for row in numbers])
         for place in range(len(table.headers))
     ]
+    plain = [[""] * len(table.headers)] * len(table.rows)
     rows = [
-        list(zip(cells, keys, kinds, strict=True))
-        for cells, keys in zip(table.rows, numbers, strict=True)
+        list(zip(map(_written, cells, looks), keys, kinds, strict=True))
+        for cells, looks, keys in zip(table.rows, table.looks or plain, numbers, strict=True)
     ]
     return {**vars(table), "heads": list(zip(table.headers, kinds, strict=True)), "cells": rows}
+
+
+def _written(text: str, look: str) -> str:
+    """A cell; what is bold or underlined in it is the first number, or all of a name."""
+    tag = TAGS.get(look)
+    number, sign, rest = text.partition(PLUS_MINUS)
+    return Markup(f"<{tag}>%s</{tag}>%s") % (number, sign + rest) if tag else text
 
 
 def _kind(texts: Sequence[str], numbers: Sequence[float | None]) -> str:
