@@ -107,6 +107,10 @@ class Net(nn.Module):
         }
 
 
+def _only_one(i: int) -> Params:
+    raise ValueError(f"draw {i} of the initial model: this task has one only")
+
+
 @dataclass(frozen=True)
 class Task:
     """The problem that a run poses: the same for the server and all clients."""
@@ -121,6 +125,7 @@ class Task:
     seed: int
     device: torch.device = torch.device("cpu")
     pretrained: bool = False  # the body of theta^0 comes from a file (`body_weights`)
+    another: Callable[[int], Params] = _only_one  # i -> the i-th further draw of theta^0, i >= 1
 
     def net(
         self, theta: Params, dropout: float = 0.0, generator: torch.Generator | None = None

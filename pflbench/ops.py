@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.func import functional_call
-from torch.nn.functional import cosine_similarity, cross_entropy, one_hot
+from torch.nn.functional import cosine_similarity, cross_entropy
 
-from pflbench.api import Client, Hparams, Loss, Net, Params, Replies, log
+from pflbench.api import Client, Hparams, Loss, Net, Params, Replies, Samples, log
 from pflbench.optim import SGD, Adam, Optimizer, keep_state
+from pflbench.prototypes import (
+    aggregate_prototypes,
+    class_prototypes,
+    no_prototypes,
+    prototype_rows,
+    prototypes,
+)
 
-__all__ = ["cosine_similarity", "cross_entropy"]
+__all__ = [
+    "aggregate_prototypes",
+    "class_prototypes",
+    "cosine_similarity",
+    "cross_entropy",
+    "no_prototypes",
+    "prototype_rows",
+    "prototypes",
+]
+
+Group = tuple[Params, float]
+"""Parameters besides those of the network, as `leaves` makes them, and their learning rate."""
 
 
 def cross_entropy_loss(net: Net, x: Tensor, y: Tensor) -> Tensor:
@@ -29,6 +48,19 @@ def proximal(loss: Loss, anchor: Params, mu: float) -> Loss:
         return loss(net, x, y) + mu / 2 * torch.stack(squares).sum()
 
     return proximal_loss
+
+
+def linear(loss: Loss, d: Params) -> Loss:
+    """A loss whose gradient is grad loss(theta; b) + d; its value stays that of the loss.
+
+    It is loss + <d, theta - stop(theta)>: d corrects every step.
+    """
+
+    def corrected_loss(net: Net, x: Tensor, y: Tensor) -> Tensor:
+        parts = [(d[name] * (p - p.detach())).sum() for name, p in net.named_parameters()]
+        return loss(net, x, y) + torch.stack(parts).sum()
+
+    return corrected_loss
 
 
 def phi(theta: Params) -> Params:
@@ -61,6 +93,7 @@ def local_sgd(
     stream: str = "train",
     clip: float = 0.0,
     kept_as: str = "",
+    besides: Sequence[Group] = (),
 ) -> Params:
     """theta <- theta - eta * grad loss(theta; b), for every batch b of `hp.epochs` passes.
 
@@ -69,9 +102,51 @@ def local_sgd(
     the gradient. The mean loss is logged as `loss` (or `loss_<stream>` for other streams than
     "train"). The optimizer (`hp.optimizer`) is new in every round unless `hp.keep_optimizer`; its
     state is then kept under the name of the stream, or `kept_as`.
+
+    `besides` has groups of further `leaves` that the loss reads, each with a rate: they are trained
+    in place, on the same gradient, by an optimizer of their own; `values` reads them afterwards.
     """
     batches = client.batches(hp.batch_size, hp.epochs, stream)
-    return _train(loss, theta, client, hp, batches, part, stream, clip, kept_as)
+    return _train(loss, theta, client, hp, batches, part, stream, clip, kept_as, besides)
+
+
+def leaves(tree: Params) -> Params:
+    """Copies that gradients flow to: parameters of a method's own, for `besides`."""
+    return {name: p.detach().clone().requires_grad_() for name, p in tree.items()}
+
+
+def values(tree: Params) -> Params:
+    """The values of leaves, without gradients."""
+    return {name: p.detach() for name, p in tree.items()}
+
+
+def fine_tuned(
+    theta: Params, client: Client, hp: Hparams, *, epochs: int, lr: float | None, part: str = ""
+) -> Params:
+    """theta after passes over the client's training data: a copy for evaluation.
+
+    As its local training in this round would be, but for the passes, the rate (None: that of local
+    training), the part that is trained and the optimizer, which is always new.
+    """
+    rate = hp.lr if lr is None else lr
+    tuning = replace(hp, epochs=epochs, lr=rate, keep_optimizer=False)
+    return local_sgd(cross_entropy_loss, theta, client, tuning, part=part)
+
+
+class _Some:
+    """Some rows of samples."""
+
+    def __init__(self, samples: Samples, rows: Tensor) -> None:
+        self.samples = samples
+        self.rows = rows
+
+    def __getitem__(self, rows: Tensor) -> Tensor:
+        return self.samples[self.rows[rows]]
+
+
+def part_of(client: Client, rows: Tensor) -> Client:
+    """The same client with some of its training samples, as validation data, say."""
+    return replace(client, x=_Some(client.x, rows), y=client.y[rows.to(client.y.device)])
 
 
 @torch.no_grad()
@@ -106,53 +181,69 @@ def _train(
     stream: str,
     clip: float = 0.0,
     kept_as: str = "",
+    besides: Sequence[Group] = (),
 ) -> Params:
     """theta after one optimizer step per batch on its `part`; logs the mean loss over samples."""
     net = client.task.net(theta, hp.dropout, client.generator("dropout", stream)).train()
     for name, p in net.named_parameters():
         p.requires_grad_(name.startswith(part))
     trained: Params = {name: p for name, p in net.named_parameters() if p.requires_grad}
-    if not trained:
+    if not trained and not besides:
         return net.parameters_now()
-    optimizer = _local_optimizer(hp, trained, client, kept_as or stream)
+    optimizers = _LocalOptimizers(hp, [(trained, hp.lr), *besides], client, kept_as or stream)
     total = torch.zeros((), device=client.y.device)
     seen = 0
     for x, y in batches:
         value = loss(net, x, y)
-        optimizer.zero_grad()
+        optimizers.zero_grad()
         value.backward()
         if clip:
             torch.nn.utils.clip_grad_norm_(trained.values(), clip)
-        optimizer.step()
+        optimizers.step()
         total += value.detach() * len(y)
         seen += len(y)
     if seen:
         log(**{"loss" if stream == "train" else f"loss_{stream}": total / seen})
     if hp.keep_optimizer:
-        _keep(optimizer, trained, kept_as or stream)
+        optimizers.keep()
     return net.parameters_now()
 
 
-def _local_optimizer(hp: Hparams, trained: Params, client: Client, name: str) -> Optimizer:
-    """A new optimizer; with `keep_optimizer`, in the state in which the client's last one ended."""
-    optimizer = optimizer_of(hp, trained.values())
-    if hp.keep_optimizer and name in client.optimizers:
-        kept = client.optimizers[name]
-        optimizer.load({key: [kept[key][p] for p in trained] for key in kept})
-    return optimizer
+class _LocalOptimizers:
+    """One for every group of parameters; with `keep_optimizer`, in the state in which the client's
+    last one ended. Its state is kept under the name, or for further groups under `name, 1` etc.
+    """
 
+    def __init__(self, hp: Hparams, groups: Sequence[Group], client: Client, name: str) -> None:
+        self.by_name: dict[str, tuple[Optimizer, Params]] = {}
+        for place, (tensors, rate) in enumerate(groups):
+            key = f"{name}, {place}" if place else name
+            optimizer = optimizer_of(replace(hp, lr=rate), tensors.values())
+            if hp.keep_optimizer and key in client.optimizers:
+                kept = client.optimizers[key]
+                optimizer.load({kind: [kept[kind][p] for p in tensors] for kind in kept})
+            self.by_name[key] = (optimizer, tensors)
 
-def _keep(optimizer: Optimizer, trained: Params, name: str) -> None:
-    """Keep a copy of the optimizer's state, by the names of the parameters, in row-major layout."""
-    state = {
-        key: {
-            parameter: tensor.clone(memory_format=torch.contiguous_format)
-            for parameter, tensor in zip(trained, tensors, strict=True)
-        }
-        for key, tensors in optimizer.state().items()
-    }
-    if state:
-        keep_state(name, state)
+    def zero_grad(self) -> None:
+        for optimizer, _ in self.by_name.values():
+            optimizer.zero_grad()
+
+    def step(self) -> None:
+        for optimizer, _ in self.by_name.values():
+            optimizer.step()
+
+    def keep(self) -> None:
+        """Keep copies of the states, by the names of the parameters, in row-major layout."""
+        for key, (optimizer, named) in self.by_name.items():
+            state = {
+                kind: {
+                    parameter: tensor.clone(memory_format=torch.contiguous_format)
+                    for parameter, tensor in zip(named, tensors, strict=True)
+                }
+                for kind, tensors in optimizer.state().items()
+            }
+            if state:
+                keep_state(key, state)
 
 
 def gradient(net: Net, x: Tensor, y: Tensor, name: str = "loss") -> Callable[[Params], Params]:
@@ -204,88 +295,6 @@ def mean_of(trees: list[Any], weights: list[Tensor]) -> Any:
     for tree, weight in zip(trees, weights, strict=True):
         total += weight * tree.double()
     return total.to(first.dtype)
-
-
-@torch.no_grad()
-def class_prototypes(net: Net, client: Client) -> tuple[Tensor, Tensor]:
-    """m_ic = (1/n_ic) sum of z = body(x) over the client's samples of class c; and n_ic.
-
-    Over all training data, in evaluation mode. Returns the prototypes of all classes (C, k), zero
-    where n_ic = 0, and the counts (C,) int32.
-    """
-    net.eval()
-    classes = client.task.classes
-    device = client.y.device
-    total = torch.zeros(classes, client.task.width, dtype=torch.float64, device=device)
-    for x, y in client.samples():
-        onehot = one_hot(y, classes).double()  # (B, C)
-        z = net.body(x).flatten(1).double()  # (B, k)
-        total += onehot.T @ z
-    means = total / client.counts.clamp(min=1)[:, None]
-    return means.float(), client.counts
-
-
-def prototypes(net: Net, client: Client, min_samples: int = 1) -> dict[str, Tensor]:
-    """Omega_i: the prototypes of the classes of which the client holds at least `min_samples`.
-
-    As they are sent: `means` (m, k), `labels` (m,) int32 and `counts` (m,) int32 of these m
-    classes; an absent class has no row.
-    """
-    means, counts = class_prototypes(net, client)
-    held = (counts >= max(min_samples, 1)).nonzero().flatten()
-    return {"means": means[held], "labels": held.to(torch.int32), "counts": counts[held]}
-
-
-def no_prototypes(width: int) -> dict[str, Tensor]:
-    """Omega before any client has sent a prototype: `means` (0, k) and `labels` (0,)."""
-    return {"means": torch.zeros(0, width), "labels": torch.zeros(0, dtype=torch.int32)}
-
-
-def aggregate_prototypes(
-    replies: Replies,
-    part: str,
-    classes: int,
-    previous: Mapping[str, Tensor] | None = None,
-    min_clients: int = 1,
-    by_count: bool = True,
-) -> dict[str, Tensor]:
-    """Omega[c] = sum_i n_ic m_ic / sum_i n_ic over the clients that sent class c, or a plain mean.
-
-    Returns `means` and `labels`, in ascending order of label, of the classes that at least
-    `min_clients` sent, and of those that nobody sent but `previous` has. Summed in float64, in
-    ascending order of client id.
-    """
-    width = next(iter(replies.values()))[part]["means"].shape[1]
-    total = torch.zeros(classes, width, dtype=torch.float64)
-    weight = torch.zeros(classes, dtype=torch.float64)
-    clients = torch.zeros(classes, dtype=torch.int32)
-    for id in sorted(replies):
-        omega = replies[id][part]
-        rows = omega["labels"].long()
-        share = omega["counts"].double() if by_count else torch.ones(len(rows), dtype=torch.float64)
-        total[rows] += share[:, None] * omega["means"].double()
-        weight[rows] += share
-        clients[rows] += 1
-    means = (total / weight.clamp(min=1e-300)[:, None]).float()
-    known = (clients >= min_clients) & (clients > 0)
-    if previous is not None:
-        labels = previous["labels"].long()
-        unsent = clients[labels] == 0
-        means[labels[unsent]] = previous["means"][unsent]
-        known[labels[unsent]] = True
-    labels = known.nonzero().flatten()
-    return {"means": means[labels], "labels": labels.to(torch.int32)}
-
-
-def prototype_rows(omega: Mapping[str, Tensor], y: Tensor, classes: int) -> tuple[Tensor, Tensor]:
-    """For each label its row in Omega, and whether there is one: (rows (B,), known (B,)).
-
-    rows is 0 where there is none.
-    """
-    place = torch.full((classes,), -1, dtype=torch.int64, device=y.device)
-    place[omega["labels"].long()] = torch.arange(len(omega["labels"]), device=y.device)
-    rows = place[y]
-    return rows.clamp(min=0), rows >= 0
 
 
 def simplex_qp(R: Tensor) -> tuple[Tensor, float]:

@@ -30,16 +30,17 @@ def build(
     width: int = 128,
     head_layers: int = 1,
     seed: int = 0,
+    draw: int = 0,
 ) -> tuple[Net, Params, int]:
     """The skeleton of a network (on the meta device), its initial parameters, and the size of a
     representation.
 
-    The initial values depend on the seed alone, not on where body and head are split.
+    The initial values depend on the seed and the draw alone, not on where body and head are split.
     """
     if name not in MODELS:
         raise unknown("model", name, MODELS)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed_of(seed, "initial model"))
+        torch.manual_seed(seed_of(seed, "initial model", *filter(None, [draw])))
         units = MODELS[name](shape, classes, width)
     if not 0 <= head_layers <= len(units):
         raise UserError(

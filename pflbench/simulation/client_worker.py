@@ -19,6 +19,8 @@ from pflbench.api import (
     Client,
     Message,
     Model,
+    Net,
+    Params,
     State,
     Task,
     collect_logs,
@@ -56,16 +58,7 @@ class Setup:
         """The method of this run, on its task."""
         cls = registry.load(self.plugin)
         run, data = self.run, self.data
-        skeleton, initial, width = models.build(
-            run.model,
-            data.shape,
-            data.classes,
-            width=run.width,
-            head_layers=run.head_layers,
-            seed=run.seed,
-        )
-        if run.body_weights is not None:
-            initial.update(models.load_body(run.body_weights, initial))
+        skeleton, initial, width = self._network()
         task = Task(
             skeleton=skeleton,
             initial=initial,
@@ -77,8 +70,25 @@ class Setup:
             seed=run.seed,
             device=device_of(self.device),
             pretrained=run.body_weights is not None,
+            another=lambda draw: self._network(draw)[1],
         )
         return cls(registry.hparams_type(cls)(**run.hparams), task)
+
+    def _network(self, draw: int = 0) -> tuple[Net, Params, int]:
+        """Skeleton, initial parameters and width of the network; `draw`: of other random values."""
+        run, data = self.run, self.data
+        skeleton, initial, width = models.build(
+            run.model,
+            data.shape,
+            data.classes,
+            width=run.width,
+            head_layers=run.head_layers,
+            seed=run.seed,
+            draw=draw,
+        )
+        if run.body_weights is not None:
+            initial.update(models.load_body(run.body_weights, initial))
+        return skeleton, initial, width
 
 
 def device_of(name: str) -> torch.device:

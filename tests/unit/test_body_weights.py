@@ -175,3 +175,10 @@ def test_text_in_place_of_numbers_is_refused(tmp_path):
     np.savez(tmp_path / "body.npz", **{"fc1.weight": np.array(["a"])})
     with pytest.raises(UserError, match=r"fc1.weight has <U1, not numbers"):
         initial(str(tmp_path / "body.npz"))
+
+
+def test_other_draws_of_the_start_have_the_files_body_too(tmp_path):
+    task = toy("fedavg", body_weights=save_npz(tmp_path / "body.npz", body())).algorithm.task
+    drawn = task.another(1)
+    assert equal(phi(drawn), body())
+    assert not equal(pi(drawn), pi(task.initial))

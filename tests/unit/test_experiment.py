@@ -397,7 +397,7 @@ def test_only_the_smoke_scale_has_stand_ins_and_only_for_what_is_downloaded(tmp_
         *usual[1:],
     ]
     stand_ins = {name for tier in experiment.scales().values() for name in tier.get("stand_in", {})}
-    assert stand_ins == {"cifar10", "cifar100", "emnist"}
+    assert stand_ins == {"cifar10", "cifar100", "emnist", "fashion_mnist"}
 
 
 def test_samples_of_a_stored_partition_are_not_bounded():
