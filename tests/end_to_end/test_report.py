@@ -59,7 +59,7 @@ def test_a_report_has_every_table_and_figure_in_all_forms_a_page_and_nothing_els
     written = {name.removeprefix("report/") for name in set(after) - set(before)} - {LIST}
     assert sorted(report["written"]) == sorted(str(runs / "report" / name) for name in written)
     names = {name.removesuffix(".csv") for name in written if name.endswith(".csv")}
-    assert {"mine/accuracy", "methods", "hyperparameters"} <= names
+    assert {"mine/accuracy", "mine/hyperparameters", "methods"} <= names
     pictures = {name.removesuffix(".pdf") for name in written if name.endswith(".pdf")}
     assert len([name for name in pictures if "curves" in name]) == 2  # a setting each
     expected = {
@@ -90,7 +90,7 @@ def test_what_is_printed_says_which_runs_are_not_finished_and_what_was_written(
     assert "in the last round" in " ".join(lines)
     assert "mine: 12 runs, of them 2 failed, 1 missing" in lines
     assert lines[-2].startswith("written to runs/report/mine: accuracy, ")
-    assert lines[-1] == "written to runs/report: methods, hyperparameters"
+    assert lines[-1] == "written to runs/report: methods"
 
 
 def test_the_proposed_method_has_the_last_row_in_bold(call: Call, runs: Path):
@@ -221,7 +221,7 @@ def test_a_sweep_without_a_finished_run_is_reported_too(call: Call, tmp_path: Pa
     out = fine(call, "report", "runs")
     assert out.splitlines() == [
         "mine: 12 runs, of them 12 missing",
-        "written to runs/report: methods, hyperparameters, index.html",
+        "written to runs/report: methods, index.html",
     ]
     assert "12 missing" in Path("runs/report/index.html").read_text()
 

@@ -71,6 +71,20 @@ def test_a_report_may_ask_for_figures_of_one_or_two_columns(made_up: Experiment)
     assert figures(made_up)["curves"].width == style.PAGE
 
 
+def test_figures_may_show_other_methods_than_tables_in_the_same_looks(made_up: Experiment):
+    few = replace(PROPOSED, figures=FigureOptions(methods=("fedavg", "Local")))
+    found = [figures(made_up, options)["curves"].figure.legends[0] for options in (PROPOSED, few)]
+    looks = [
+        {
+            text.get_text().split("  ")[0]: handle.get_color()
+            for text, handle in zip(legend.get_texts(), legend.legend_handles, strict=True)
+        }
+        for legend in found
+    ]
+    assert set(looks[1]) == {"FedAvg", "Local", "FedRep"}  # the proposed method always
+    assert looks[1]["FedRep"] == looks[0]["FedRep"] == style.PROPOSED
+
+
 def test_the_proposed_method_stands_out_in_every_figure(made_up: Experiment):
     """FedRep is not among the best five of these made-up runs, or of the best eight."""
     found = figures(made_up)

@@ -15,6 +15,7 @@ from pflbench.report.figures import (
     variation,
 )
 from pflbench.report.grouping.overview import Overview, overview
+from pflbench.report.grouping.selection import is_shown
 from pflbench.report.load.runs import Choice, Experiment
 from pflbench.report.render.parts import FigurePart
 
@@ -23,7 +24,7 @@ def figures(experiment: Experiment, choice: Choice) -> tuple[list[FigurePart], l
     """The figures of an experiment, with names that differ, and notes on what is not there."""
     parts: dict[str, FigurePart] = {}
     notes = []
-    for found in _all(overview(experiment, choice)):
+    for found in _all(_chosen(overview(experiment, choice))):
         if isinstance(found, str):
             notes.append(found)
             continue
@@ -33,6 +34,14 @@ def figures(experiment: Experiment, choice: Choice) -> tuple[list[FigurePart], l
             name = f"{found.name}-{number}"
         parts[name] = dataclasses.replace(found, name=name)
     return list(parts.values()), notes
+
+
+def _chosen(seen: Overview) -> Overview:
+    """With the methods that figures are to show, which look as they do among all."""
+    options = seen.options
+    wanted = dataclasses.replace(options, methods=options.figures.methods or options.methods)
+    groups = tuple(group for group in seen.groups if is_shown(group.runs[0], wanted))
+    return dataclasses.replace(seen, groups=groups)
 
 
 def _all(seen: Overview) -> Iterator[FigurePart | str]:

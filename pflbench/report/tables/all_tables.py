@@ -9,6 +9,7 @@ from pflbench.report.tables import (
     accuracy,
     efficiency,
     fairness,
+    hyperparameters,
     published,
     significance,
     variability,
@@ -39,6 +40,7 @@ def tables(
         fairness.tables(layout, choice),
         efficiency.tables(layout, margin),
         significance.tables(layout, choice),
+        hyperparameters.tables(layout),
         published.tables(layout, choice, margin),
     ):
         parts += made

@@ -11,7 +11,7 @@ from pflbench.report.render.parts import TablePart
 
 
 def plugin_tables(plugins: Sequence[str]) -> tuple[list[TablePart], list[str]]:
-    """Families and hyperparameters of methods, by name or path; of one that cannot be loaded a
+    """Families of methods, by name or path; of one that cannot be loaded a
     note.
     """
     found: dict[str, dict[str, Any]] = {}
@@ -28,7 +28,7 @@ def plugin_tables(plugins: Sequence[str]) -> tuple[list[TablePart], list[str]]:
     order = [title for paper in papers() for title in paper.methods]
     order += [method["title"] for method in found.values()]
     known = sorted(found.values(), key=lambda method: order.index(method["title"]))
-    return [_methods(known), _hyperparameters(known)], notes
+    return [_methods(known)], notes
 
 
 def _methods(known: Sequence[dict[str, Any]]) -> TablePart:
@@ -40,17 +40,3 @@ def _methods(known: Sequence[dict[str, Any]]) -> TablePart:
         " or right after it (post)."
     )
     return grid("methods", "Methods", caption, heads, rows, "tab:methods")
-
-
-def _hyperparameters(known: Sequence[dict[str, Any]]) -> TablePart:
-    rows: list[list[Value]] = []
-    for method in known:
-        _, lines = describe.hyperparameter_table(method)
-        rows += [[method["title"], *line] for line in lines]
-    heads = [Head("Method"), Head("Hyperparameter"), Head("Default", width=0.16)]
-    heads += [Head("Range", width=0.14), Head("Meaning", width=0.42)]
-    caption = (
-        "Hyperparameters: defaults of the plugins (for some data sets another one), where to"
-        " search, and meaning. What a run used is in its run.json."
-    )
-    return grid("hyperparameters", "Hyperparameters", caption, heads, rows, "tab:hyperparameters")
