@@ -174,6 +174,13 @@ def test_first_learning_ends_after_more_than_ten_calm_passes_or_at_the_bound_and
     assert passes({"threshold": 0.0, "max_passes": 17}, 2) == 1
 
 
+def test_the_mean_weight_is_logged():
+    federation = with_weights(fedala({"eta_w": 0.0, "p": 2}), 0.25)
+    with collect_logs() as logs:
+        model_of(federation)
+    assert logs["mean_weight"] == 0.25
+
+
 @pytest.mark.parametrize("n, chosen", [(1, 1), (5, 4), (20, 16)])
 def test_subset_is_a_share_of_the_samples_and_never_empty(n: int, chosen: int):
     split = split_by_class(str(TOY["dataset"]), [[0] * n, [1] * 3], [[0], [1]])

@@ -406,6 +406,24 @@ def test_server_mixes_latest_models_also_of_clients_outside_the_cohort():
     )
 
 
+@pytest.mark.parametrize("columns", [1, 7, 40])
+def test_distances_and_cloud_models_do_not_depend_on_how_many_columns_are_taken_at_a_time(
+    columns: int, monkeypatch: pytest.MonkeyPatch
+):
+    W = models(N=5, P=40)
+    monkeypatch.setattr(fedamp, "COLUMNS", columns)
+    x = fedamp.squared_distances(W)
+    torch.testing.assert_close(x, torch.cdist(W.double(), W.double()).square())
+    xi = torch.softmax(-x, 1)
+    torch.testing.assert_close(fedamp.mixed(W, xi), (xi @ W.double()).float())
+
+
+def test_two_clients_have_one_distance():
+    with collect_logs() as logs:
+        attended({}, torch.tensor([[1.0, 1.0], [4.0, 5.0]]))
+    assert logs["distance"] == 9 + 16
+
+
 def test_what_is_logged():
     W = torch.cat([models(N=3, scale=0.01), 5 + models(N=2, scale=3.0)])
     with collect_logs() as logs:

@@ -1,12 +1,14 @@
 """FedCoSR's options: rare classes, differential privacy, measurements; and what each of them sends."""
 
+import math
+
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
 from pflbench.algorithms.fedcosr import FedCoSRHparams, eta_bound, gradient_and_variance
 from pflbench.errors import UserError
-from pflbench.ops import cross_entropy_loss, phi
+from pflbench.ops import cross_entropy_loss, phi, pi
 from pflbench.privacy import epsilon, noised_class_sums
 from pflbench.simulation.client_worker import Setup
 from pflbench.testing import TOY, equal, personal, played, split_by_class, toy
@@ -94,6 +96,8 @@ class Variant(Subject):
         {"separate": False},
         {"announce_first": True},
         {"separate": False, "announce_first": True},
+        {"dp_sigma": 0.01},  # so little that every class is clearly there
+        {"separate": False, "dp_sigma": 0.01},
     ],
     ids=str,
 )
@@ -137,10 +141,11 @@ def test_under_privacy_a_message_has_the_same_form_whatever_the_data():
     assert forms[0]["counts"] == (torch.Size([4]), torch.float32)
 
 
-def test_under_privacy_the_change_of_the_body_is_clipped():
+def test_under_privacy_the_change_from_the_received_body_is_clipped():
+    """Not from the client's own: that one is private."""
     federation = toy("fedcosr", {**QUIET, "dp_clip_body": 0.05})
-    reply, state = federation.algorithm.client_update(federation.client(0), federation.server)
-    start = federation.server["phi"]
+    start = {name: p + 0.1 for name, p in federation.server["phi"].items()}
+    reply, state = federation.algorithm.client_update(federation.client(0), {"phi": start})
 
     def distance(body):
         return (
@@ -159,6 +164,22 @@ def test_under_privacy_representations_are_those_of_the_released_body():
     expected = noised_class_sums(released, client, 0.2, 4.0, 0.5)
     assert torch.equal(reply["sums"]["sums"], expected["sums"])
     assert torch.equal(reply["sums"]["counts"], expected["counts"])
+
+
+def test_under_privacy_the_server_weights_bodies_equally_and_drops_classes_that_could_be_noise():
+    algorithm = toy("fedcosr", {**NOISY, "dp_sigma": 0.5}).algorithm
+    limit = 3 * 2 * 0.5 * math.sqrt(2)  # three standard deviations of the sum of two counts
+
+    def reply(value, counts):
+        body = {name: torch.full_like(p, value) for name, p in phi(algorithm.task.initial).items()}
+        return {"phi": body, "sums": {"sums": torch.full((4, 8), value), "counts": counts}}
+
+    few = torch.tensor([limit - 0.1, limit + 0.1, -limit, 3.0])
+    replies = {0: reply(1.0, few), 1: reply(4.0, torch.tensor([0.0, 0.0, 0.0, 7.0]))}
+    server = algorithm.aggregate({}, replies)
+    assert all((p == 2.5).all() for p in server["phi"].values())
+    assert server["omega"]["labels"].tolist() == [1, 3]
+    torch.testing.assert_close(server["omega"]["means"][1], torch.full((8,), 5.0 / 10.0))
 
 
 def test_epsilon_of_a_sample_and_of_a_client_accumulate_over_the_rounds_of_a_client():
@@ -189,6 +210,13 @@ def test_a_bound_of_a_client_below_that_of_a_sample_protects_the_sample_as_well(
 def test_privacy_excludes_options_that_show_labels(option):
     with pytest.raises(UserError, match=f"excludes {next(iter(option))}: a client's labels"):
         toy("fedcosr", {**NOISY, **option})
+
+
+def test_privacy_and_only_privacy_needs_the_accountant(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    FedCoSRHparams(dp_sigma=0.0)
+    with pytest.raises(UserError, match="dp_sigma above 0 needs Opacus"):
+        FedCoSRHparams(dp_sigma=1.0)
 
 
 @pytest.mark.parametrize("bound", ["dp_clip_body", "dp_clip_z", "dp_clip_sums", "dp_delta"])
@@ -272,6 +300,21 @@ def test_eta_bound_is_0_where_the_corollary_allows_no_learning_rate():
         eta_bound_of(1.0, 4.0, 3.0, 0.5) == 0.0
     )  # S^2 < 4 alpha / tau_CL L_1 (S + R sigma^2) + ...
     assert eta_bound_of(1.0, 4.0, 3.0, 0.0, alpha=0.0) == pytest.approx(2 / (3.0 * (1.0 + 2 * 4.0)))
+
+
+def test_eta_bound_is_0_where_the_gradient_vanishes():
+    assert eta_bound_of(0.0, 0.0, 3.0, 0.5) == 0.0
+
+
+def test_a_head_that_is_not_trained_has_no_part_in_the_measured_gradient():
+    federation = played(toy("fedcosr", {**PLAIN, "use_ce": False, "measure": True}), 1)
+    algorithm, client = federation.algorithm, federation.client(0)
+    loss = algorithm.objective(federation.server["omega"], [])
+    gradient, _ = gradient_and_variance(loss, client.state["theta"], client, 16)
+    head = sum(p.numel() for p in pi(client.state["theta"]).values())
+    assert not gradient[-head:].any()
+    assert gradient[:-head].any()
+    assert federation.step()[0]["logs"]["gradient_norm"][0] > 0
 
 
 @pytest.mark.parametrize("alpha, holds", [(0.0, True), (1.0, False)])

@@ -121,6 +121,14 @@ def test_personal_weights_have_gradient_0():
         assert gradient.abs().max() < 1e-5 * (A.T @ Y).abs().max()
 
 
+def test_features_that_all_vanish_leave_the_average_as_it_is():
+    federation = played(toy("feddbl"), 1)
+    nothing = {name: torch.zeros_like(p) for name, p in federation.algorithm.task.initial.items()}
+    message = {"theta": nothing, "W": federation.server["W"]}
+    pulled = federation.algorithm.pulled(federation.client(0), message)
+    assert torch.equal(pulled, federation.server["W"])
+
+
 def test_rotation_of_the_features_leaves_predictions_unchanged(monkeypatch: pytest.MonkeyPatch):
     x = torch.randn(60, 1, 8, 8, generator=torch.Generator().manual_seed(1))
 

@@ -150,6 +150,18 @@ def test_means_collected_while_training_are_those_of_each_batch_before_its_step(
         assert 2 * count == (y == label).sum()
 
 
+@pytest.mark.parametrize("hp", [{"collect": "after", "epochs": 2}, {"epochs": 0}], ids=str)
+def test_means_collected_after_training_or_without_any_are_those_of_the_body_that_is_kept(hp):
+    federation = toy("fedproto", {"lr": 0.5, **hp})
+    client = federation.client(0)
+    reply, state = federation.algorithm.client_update(client, message_of(federation))
+    x, y = next(client.samples())
+    z = federation.algorithm.net(state["theta"]).body(x).detach()
+    assert torch.equal(reply["omega"]["counts"], client.counts[client.counts > 0])
+    for mean, label in zip(reply["omega"]["means"], reply["omega"]["labels"], strict=True):
+        torch.testing.assert_close(mean, z[y == label].mean(0))
+
+
 class OneBatch(Client):
     def batches(self, size, epochs=1, stream="train"):
         yield self.x, self.y

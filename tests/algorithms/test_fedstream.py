@@ -1,6 +1,7 @@
 """FedStream: the identities of micro-clusters and their pool."""
 
 import sys
+from typing import Any
 
 import pytest
 import torch
@@ -269,6 +270,38 @@ def test_server_adds_tallies_to_what_was_merged_and_keeps_the_distrusted_out_unt
         5.0,
         7.0,
     ]  # slot 3 was given up and is new
+
+
+def test_without_importances_the_server_keeps_the_clusters_of_clients_that_are_away():
+    algorithm = toy("fedstream", {"m": 2, "m_g": 4, "importance": False}, clients=2).algorithm
+    server = algorithm.init_server()
+    for reply in ({0: reply_of([0], [1.0])}, {1: reply_of([0, 1], [3.0, 7.0])}):
+        nobody_won = torch.zeros(len(server["pool"]["label"]))
+        sent = {id: {**one, "wins": nobody_won} for id, one in reply.items()}
+        server = algorithm.aggregate(server, sent)
+    assert server["pool"]["centre"][:, 0].tolist() == [1.0, 3.0, 7.0]
+    assert server["pool"]["label"].tolist() == [0, 0, 0]
+
+
+def test_a_forgotten_cluster_leaves_the_state_and_is_not_sent(monkeypatch: pytest.MonkeyPatch):
+    federation = played(toy("fedstream", {"lr": 0.05, "m": 2}), 1)
+    method: Any = federation.algorithm
+    client = federation.client(0)
+    (held, *_) = (client.counts > 1).nonzero().flatten().tolist()
+    first, second = 2 * held, 2 * held + 1  # the slots of a class with two clusters
+    assert client.state["count"][first] > 0 < client.state["count"][second]
+    judged = method.judged
+
+    def distrusting(old, wins, count):
+        lost = torch.zeros_like(wins)
+        lost[first] = -10.0  # wrong ten times more often than right
+        return judged(old, lost, count)
+
+    monkeypatch.setattr(method, "judged", distrusting)
+    reply, state = method.client_update(client, message_of(federation))
+    assert state["importance"][first] == state["count"][first] == 0
+    assert state["count"][second] > 0
+    assert reply["clusters"]["slot"].tolist() == state["count"].nonzero().flatten().tolist()
 
 
 def test_representations_are_pulled_to_the_nearest_prototype_of_their_own_class():

@@ -50,8 +50,9 @@ def test_mu_0_is_fedavg_bit_for_bit(settings):
 
 def test_round_0_is_fedavg_with_mu_log_2_more_loss_and_later_ones_are_not():
     moon, avg = toy("moon", {"mu": 5.0, "lr": 0.1}), toy("fedavg", {"lr": 0.1})
-    loss = moon.step()[0]["loss"] - avg.step()[0]["loss"]
-    assert loss == pytest.approx(5.0 * math.log(2), rel=1e-6)
+    record, plain = moon.step()[0], avg.step()[0]
+    assert record["loss"] - plain["loss"] == pytest.approx(5.0 * math.log(2), rel=1e-6)
+    assert record["logs"]["contrast"] == pytest.approx([math.log(2)] * 4, rel=1e-6)
     for name, p in avg.server["theta"].items():
         torch.testing.assert_close(moon.server["theta"][name], p, rtol=0, atol=1e-6)
     moon.step()

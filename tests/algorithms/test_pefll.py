@@ -330,7 +330,7 @@ def test_networks_have_the_expected_sizes(clients, shape, classes, length, E, mi
     assert pytest.approx(millions * 1e6, rel=5e-3) == H
 
 
-@pytest.mark.parametrize("side", [28, 32, 37])
+@pytest.mark.parametrize("side", [27, 28, 32, 37])
 def test_label_planes_are_the_sums_of_their_kernels(side):
     method = bare(shape=(3, side, side))
     draws = torch.Generator().manual_seed(side)

@@ -1,6 +1,7 @@
 """PerFedAvg: the identities of meta-learning."""
 
 import dataclasses
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -129,6 +130,22 @@ def test_permuted_test_labels_change_the_accuracy_but_not_the_adapted_model():
         first, second = federation.step()[0], other.step()[0]
     assert all(equal(adapted(federation, i), adapted(other, i)) for i in range(4))
     assert first["accuracy"]["pre"] != second["accuracy"]["pre"]
+
+
+@pytest.mark.parametrize("batch_size, half", [(2, 1), (9, 4), (12, 6)])
+def test_adaptation_takes_steps_of_rate_alpha_on_batches_of_the_inner_size(batch_size, half):
+    hp = {"alpha": 0.3, "batch_size": batch_size, "adapt_steps": 3}
+    federation = toy("perfedavg", hp)
+    client = federation.client(0)
+    assert len(client.y) > 3 * half
+    net = federation.algorithm.net(federation.server["theta"])
+    for x, y in islice(client.batches(half, 1, "adapt"), 3):
+        net.zero_grad()
+        torch.nn.functional.cross_entropy(net(x), y).backward()
+        for p in net.parameters():
+            p.data -= 0.3 * p.grad
+    for name, p in adapted(federation, 0).items():
+        torch.testing.assert_close(p, net.state_dict()[name])
 
 
 def test_adaptation_lowers_the_loss_on_training_data():
