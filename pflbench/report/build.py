@@ -108,7 +108,8 @@ def _check_names(experiments: Sequence[Experiment], given: Mapping[str, Any]) ->
     """Whether a run has what options name: a mistake would go unnoticed."""
     found = [run for experiment in experiments for run in experiment.runs]
     called = {run.planned.config["algorithm"]: selection.method_names(run) for run in found}
-    for name in [given.get("proposed", ""), *given.get("methods", ())]:
+    drawn = given.get("figures", {}).get("methods", ())
+    for name in [given.get("proposed", ""), *given.get("methods", ()), *drawn]:
         if name and not any(selection.is_called(name, names) for names in called.values()):
             raise unknown("method of this folder", name, called)
     scenarios = {run.planned.scenario: [run] for run in found}

@@ -37,9 +37,12 @@ def made_up(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
 
 def figures(experiment: Experiment, options: ReportOptions = PROPOSED) -> dict[str, Any]:
     """One of every kind."""
-    plan = replace(experiment.plan, report=options)
-    parts, _ = kinds.figures(replace(experiment, plan=plan), Choice())
+    parts, _ = kinds.figures(with_options(experiment, options), Choice())
     return {part.name.split("-")[0]: part for part in reversed(parts)}
+
+
+def with_options(experiment: Experiment, options: ReportOptions) -> Experiment:
+    return replace(experiment, plan=replace(experiment.plan, report=options))
 
 
 @pytest.mark.parametrize("width", [3.25, 4.8, 5.5, 7.16])
@@ -71,18 +74,26 @@ def test_a_report_may_ask_for_figures_of_one_or_two_columns(made_up: Experiment)
     assert figures(made_up)["curves"].width == style.PAGE
 
 
-def test_figures_may_show_other_methods_than_tables_in_the_same_looks(made_up: Experiment):
-    few = replace(PROPOSED, figures=FigureOptions(methods=("fedavg", "Local")))
-    found = [figures(made_up, options)["curves"].figure.legends[0] for options in (PROPOSED, few)]
-    looks = [
-        {
-            text.get_text().split("  ")[0]: handle.get_color()
-            for text, handle in zip(legend.get_texts(), legend.legend_handles, strict=True)
-        }
-        for legend in found
-    ]
-    assert set(looks[1]) == {"FedAvg", "Local", "FedRep"}  # the proposed method always
-    assert looks[1]["FedRep"] == looks[0]["FedRep"] == style.PROPOSED
+def colours(experiment: Experiment, options: ReportOptions) -> dict[str, str]:
+    """Of the methods in the legend of the learning curves."""
+    (legend,) = figures(experiment, options)["curves"].figure.legends
+    labels = [text.get_text().split("  ")[0] for text in legend.get_texts()]
+    found = [handle.get_color() for handle in legend.legend_handles]
+    return dict(zip(labels, found, strict=True))
+
+
+def test_figures_may_show_fewer_methods_than_tables_each_in_a_colour_of_its_own(
+    made_up: Experiment,
+):
+    everyone = colours(made_up, PROPOSED)
+    alike = [label for label, colour in everyone.items() if colour == everyone["FedAvg"]]
+    assert len(alike) > 2
+    few = replace(PROPOSED, figures=FigureOptions(methods=(*alike, "nobody")))
+    found = colours(made_up, few)
+    assert set(found) == {*alike, "FedRep"}  # the proposed method always
+    assert len({*found.values()}) == len(found)
+    _, notes = kinds.figures(with_options(made_up, few), Choice())
+    assert "Not in the figures, as no run has it: method 'nobody'." in notes
 
 
 def test_the_proposed_method_stands_out_in_every_figure(made_up: Experiment):

@@ -76,7 +76,7 @@ def made(
     )
 
 
-experiment = partial(runs.experiment, name="test", scale="small")
+experiment = partial(runs.experiment, name="test", scale="small", report={})
 
 
 def drawn(kind: Any, *runs: Numbers, **options: Any) -> tuple[dict[str, Any], list[str]]:
@@ -145,14 +145,18 @@ def test_the_proposed_method_looks_like_no_other_one():
     assert others == list(style.looks(TITLES).values())
 
 
-def test_only_a_papers_own_experiments_have_its_looks():
-    own = papers()[0].looks
-    published = overview(experiment(*pair(dataset="cifar10", clients=20)), Choice()).groups
-    other = overview(experiment(*pair()), Choice()).groups
-    assert [(g.look.colour, g.look.marker) for g in published] == [
-        (own[title][0], own[title][2]) for title in ("MOON", "FedCoSR")
-    ]
-    assert [group.look for group in other] == list(style.looks(["MOON", "FedCoSR"]).values())
+def test_only_in_a_papers_style_methods_look_as_in_it():
+    def looks(*runs: Numbers, **report: str) -> dict[str, style.Look]:
+        groups = overview(experiment(*runs, report=report), Choice()).groups
+        return {group.label: group.look for group in groups}
+
+    own = {title: style.Look(*papers()[0].looks[title]) for title in ("MOON", "FedCoSR")}
+    assert looks(*pair(), style="fedcosr", proposed="fedcosr") == own
+    assert looks(*pair()) == style.looks(["MOON", "FedCoSR"])
+    other = looks(*pair(), made("apfl"), style="fedcosr")  # the paper does not have it
+    assert other == style.looks(["MOON", "FedCoSR", "apfl"])
+    moon = looks(*pair(), style="fedcosr", proposed="moon")
+    assert moon == style.looks(["FedCoSR", "MOON"], "MOON")
 
 
 def pair(**config: Any) -> list[Numbers]:

@@ -14,8 +14,8 @@ from pflbench.report.figures import (
     scarcity,
     variation,
 )
+from pflbench.report.grouping import selection
 from pflbench.report.grouping.overview import Overview, overview
-from pflbench.report.grouping.selection import is_shown
 from pflbench.report.load.runs import Choice, Experiment
 from pflbench.report.render.parts import FigurePart
 
@@ -23,8 +23,8 @@ from pflbench.report.render.parts import FigurePart
 def figures(experiment: Experiment, choice: Choice) -> tuple[list[FigurePart], list[str]]:
     """The figures of an experiment, with names that differ, and notes on what is not there."""
     parts: dict[str, FigurePart] = {}
-    notes = []
-    for found in _all(_chosen(overview(experiment, choice))):
+    notes = _lacking(experiment)
+    for found in _all(overview(_chosen(experiment), choice)):
         if isinstance(found, str):
             notes.append(found)
             continue
@@ -36,12 +36,19 @@ def figures(experiment: Experiment, choice: Choice) -> tuple[list[FigurePart], l
     return list(parts.values()), notes
 
 
-def _chosen(seen: Overview) -> Overview:
-    """With the methods that figures are to show, which look as they do among all."""
-    options = seen.options
-    wanted = dataclasses.replace(options, methods=options.figures.methods or options.methods)
-    groups = tuple(group for group in seen.groups if is_shown(group.runs[0], wanted))
-    return dataclasses.replace(seen, groups=groups)
+def _chosen(experiment: Experiment) -> Experiment:
+    """With the methods that figures are to show; few have colours of their own, also of many."""
+    plan = experiment.plan
+    methods = plan.report.figures.methods or plan.report.methods
+    options = dataclasses.replace(plan.report, methods=methods)
+    return dataclasses.replace(experiment, plan=dataclasses.replace(plan, report=options))
+
+
+def _lacking(experiment: Experiment) -> list[str]:
+    called = [selection.method_names(run) for run in experiment.runs]
+    asked = experiment.plan.report.figures.methods
+    missing = [n for n in asked if not any(selection.is_called(n, names) for names in called)]
+    return [f"Not in the figures, as no run has it: method {name!r}." for name in missing]
 
 
 def _all(seen: Overview) -> Iterator[FigurePart | str]:

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from pflbench.papers import papers
 from pflbench.records.report_options import ReportOptions
+from pflbench.report import styles
 from pflbench.report.figures import style
 from pflbench.report.figures.style import Look
 from pflbench.report.grouping import layout
@@ -153,15 +153,12 @@ def ranked(groups: Iterable[Group]) -> list[Group]:
 
 
 def _method_looks(laid_out: layout.Layout) -> dict[str, Look]:
-    """Those of a paper's figures where the experiment is the paper's: its scenarios, its methods,
-    no other proposed.
-    """
+    """Those of a paper's figures in its style, if it has all methods and proposes the same one."""
     methods = list(dict.fromkeys(row.method for row in laid_out.rows))
-    for paper in papers():
-        own = all(column.paper == paper.key for column in laid_out.columns)
-        own = own and laid_out.proposed in ("", paper.proposed)
-        if own and set(methods) <= set(paper.looks):
-            return {method: Look(*paper.looks[method]) for method in methods}
+    paper = styles.paper_of(laid_out.options)
+    own = paper is not None and laid_out.proposed in ("", paper.proposed)
+    if paper and own and set(methods) <= set(paper.looks):
+        return {method: Look(*paper.looks[method]) for method in methods}
     return style.looks(methods, laid_out.proposed)
 
 
