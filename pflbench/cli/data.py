@@ -9,8 +9,8 @@ import typer
 from pflbench.cli import console, options
 
 if TYPE_CHECKING:
-    from pflbench.data.datasets import Data
     from pflbench.data.partition import Partition
+    from pflbench.data.prepared import Data
 
 app = typer.Typer(help="The data sets, and how they are divided among clients.")
 

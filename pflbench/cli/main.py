@@ -22,6 +22,7 @@ from pflbench.cli import (
     status,
     sweep,
     tune,
+    verify,
 )
 from pflbench.errors import RunFailed, UserError
 
@@ -37,6 +38,7 @@ app.command()(status.status)
 app.command()(experiments.experiments)
 app.command()(tune.tune)
 app.command()(report.report)
+app.command()(verify.verify)
 app.command()(archive.archive)
 app.command()(archive.unpack)
 app.command()(bench.bench)

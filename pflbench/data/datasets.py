@@ -1,19 +1,11 @@
-"""Data sets: found by name, prepared once, then memory-mapped, so that all worker processes share
-one copy.
-
-A prepared folder `<root>/prepared/<name>-<key>/` holds `x.npy`, `y.npy` and `meta.json` (sizes and
-digest). It is written under a temporary name and renamed, so processes that prepare the same data
-at once cannot see half of it.
-"""
+"""Data sets: found by name, and prepared once in `<root>/prepared/<name>-<key>/`."""
 
 import hashlib
 import importlib
-import json
 import os
 import pkgutil
 import secrets
 import shlex
-import shutil
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,34 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pflbench import datasets
+from pflbench.data import prepared
+from pflbench.data.prepared import Data
 from pflbench.data.torchvision_files import NotFound
 from pflbench.errors import RunFailed, UserError, unknown
 
 FORMAT = 1  # of the prepared folder; part of its key
-
-
-@dataclass(frozen=True, eq=False)
-class Data:
-    """A pooled data set (train and test parts together); pickles as the path of its prepared
-    folder.
-    """
-
-    name: str  # as the user gave it: "digits", "npz:cifar10-sample.npz"
-    title: str  # for tables: "Digits", "cifar10-sample.npz"
-    x: npt.NDArray[np.uint8]  # (n, channels, height, width), memory-mapped, read-only
-    y: npt.NDArray[np.int64]  # (n,)
-    classes: int
-    digest: str  # 16 hex digits of SHA-256 over the shapes and bytes of x and y
-    folder: Path
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """(channels, height, width)."""
-        channels, height, width = self.x.shape[1:]
-        return channels, height, width
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (self.name, self.title, self.folder)
 
 
 @dataclass(frozen=True)
@@ -119,6 +89,12 @@ def load(spec: str, root: Path | None = None) -> Data:
     return data
 
 
+def prepared_already(spec: str, root: Path | None = None) -> Data | None:
+    """The data set as it was prepared; None if it was not."""
+    source = _find(spec)
+    return prepared.open_folder(spec, source.title, source.folder(data_root(root)))
+
+
 def download(spec: str, root: Path | None = None, progress: Callable[[str], None] = print) -> Data:
     """Get the data set, compare checksums and counts, and prepare it; nothing is fetched when it is
     there already.
@@ -163,7 +139,7 @@ def import_files(name: str, files: Path, root: Path | None = None) -> tuple[Data
     _verify(source, files, x, y)
     _verify_content(source, files, x, y)
     try:
-        return _prepare(source, source.folder(folder), x, y), True
+        return prepared.write(name, source.title, source.folder(folder), x, y), True
     except OSError as error:
         raise _unwritable(folder, error) from error
 
@@ -177,7 +153,7 @@ def describe(name: str, root: Path | None = None) -> tuple[str, str]:
         return "a file of your own", f"{name}:PATH"
     if not hasattr(source.module, "download"):
         return source.title, "embedded"
-    if _open(name, source.title, source.folder(folder)) is None:
+    if prepared.open_folder(name, source.title, source.folder(folder)) is None:
         try:
             source.module.read(folder, "")
         except (NotFound, UserError):
@@ -196,14 +172,16 @@ def _load(source: _Source, root: Path) -> Data:
     if root.is_file():
         raise UserError(f"the data folder {root} is a file; name a folder with --data-root")
     folder = source.folder(root)
-    data = _open(source.spec, source.title, folder)
+    data = prepared.open_folder(source.spec, source.title, folder)
     if data is None:
         x, y = source.module.read(root, source.argument)
         _verify(source, root, x, y)
         try:
-            data = _prepare(source, folder, x, y)
+            data = prepared.write(source.spec, source.title, folder, x, y)
         except OSError as error:
             raise _unwritable(root, error) from error
+    else:
+        prepared.verify(data)
     return data
 
 
@@ -237,7 +215,7 @@ def _verify_content(
             f"{files} has from {counts.min()} to {counts.max()} images of a class"
             f" where {source.title} has {wanted} of each"
         )
-    digest = _digest(x, y)
+    digest = prepared.digest(x, y)
     if digest != source.module.DIGEST:
         raise UserError(
             f"the images or labels of {files} are not those of {source.title}:"
@@ -250,76 +228,3 @@ def _unwritable(root: Path, error: OSError) -> UserError:
     return UserError(
         f"cannot write to the data folder {root} ({reason}); name another one with --data-root"
     )
-
-
-def _digest(x: npt.NDArray[np.uint8], y: npt.NDArray[np.int64]) -> str:
-    sha = hashlib.sha256(repr((x.shape, y.shape)).encode())
-    sha.update(np.ascontiguousarray(x).data)
-    sha.update(np.ascontiguousarray(y, dtype="<i8").data)
-    return sha.hexdigest()[:16]
-
-
-def _prepare(
-    source: _Source, folder: Path, x: npt.NDArray[np.uint8], y: npt.NDArray[np.int64]
-) -> Data:
-    """Write the folder under a temporary name and rename it.
-
-    Where there is one already, another process was quicker, or it is damaged: its files are then
-    replaced one by one, which several processes may do at once, because all of them write the same
-    bytes.
-    """
-    part = folder.with_name(f".{folder.name}-{secrets.token_hex(8)}")
-    part.mkdir(parents=True)
-    try:
-        np.save(part / "x.npy", x, allow_pickle=False)
-        np.save(part / "y.npy", y, allow_pickle=False)
-        sizes = {name: (part / name).stat().st_size for name in ("x.npy", "y.npy")}
-        meta = {
-            "digest": _digest(x, y),
-            "classes": int(y.max()) + 1,
-            "shape": list(x.shape),
-            "bytes": sizes,
-        }
-        (part / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
-        try:
-            os.rename(part, folder)
-        except OSError:
-            if not folder.is_dir():
-                raise
-            if _open(source.spec, source.title, folder) is None:
-                for name in ("x.npy", "y.npy", "meta.json"):
-                    os.replace(part / name, folder / name)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
-    return _reopen(source.spec, source.title, folder)
-
-
-def _open(name: str, title: str, folder: Path) -> Data | None:
-    """The data in a prepared folder; None where the folder is missing, cut short or not what its
-    meta.json says.
-    """
-    try:
-        meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
-        if any((folder / file).stat().st_size != size for file, size in meta["bytes"].items()):
-            return None
-        x = np.load(folder / "x.npy", mmap_mode="r", allow_pickle=False)
-        y = np.load(folder / "y.npy", mmap_mode="r", allow_pickle=False)
-        right = (
-            list(x.shape) == meta["shape"]
-            and y.shape == x.shape[:1]
-            and (x.dtype, y.dtype) == (np.uint8, np.int64)
-        )
-        return (
-            Data(name, title, x, y, int(meta["classes"]), str(meta["digest"]), folder)
-            if right
-            else None
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError):
-        return None
-
-
-def _reopen(name: str, title: str, folder: Path) -> Data:
-    data = _open(name, title, folder)
-    if data is None:
-        raise RunFailed(f"the prepared data of {name!r} is no longer in {folder}")
-    return data

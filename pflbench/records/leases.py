@@ -142,6 +142,27 @@ class Leases:
             path.unlink(missing_ok=True)
         return lease
 
+    def wait(self, run: str, seconds_between_looks: float = 1.0) -> Lease | None:
+        """The lease of a run, when that of an owner who may be dead has expired: one of another
+        machine or an earlier boot, or nobody's. None as soon as the owner shows that it lives.
+        """
+        if (lease := self.claim(run)) is not None:
+            return lease
+        touched = self._touched(run)
+        while touched and not any(_here(_content(path).get("owner")) for path in self._of(run)):
+            time.sleep(seconds_between_looks)
+            if (lease := self.claim(run)) is not None:
+                return lease
+            if self._touched(run) != touched:
+                return None
+        return self.claim(run)
+
+    def _touched(self, run: str) -> list[tuple[Path, int]]:
+        """The leases of a run, and when each was touched."""
+        with contextlib.suppress(FileNotFoundError):
+            return [(path, path.stat().st_mtime_ns) for path in self._of(run)]
+        return []
+
     def _of(self, run: str) -> list[Path]:
         """The leases of a run, the newest last."""
         return sorted(path for path in (self.folder / "leases").glob("[!.]*") if path.stem == run)
@@ -219,7 +240,7 @@ def _here(owner: Mapping[str, Any] | None) -> bool:
 
 def _dead(owner: Mapping[str, Any] | None) -> bool:
     """Whether a process of this machine is certainly not there any more."""
-    if not owner or (owner.get("host"), owner.get("space")) != (me().host, me().space):
+    if not owner or (owner["host"], owner["space"]) != (me().host, me().space):
         return False
     try:
         os.kill(owner["pid"], 0)
@@ -243,8 +264,10 @@ def _started(pid: int) -> str | None:
 
 
 def _content(path: Path) -> dict[str, Any]:
-    """What a lease says; empty while it is being written, or where it is gone."""
+    """What a lease says; empty while it is being written, where it is gone, and if it is no lease."""
     try:
-        return run_folder.read_json(path)
-    except UserError:
+        content = run_folder.read_json(path)
+        Owner(**content["owner"])
+    except (UserError, KeyError, TypeError):
         return {}
+    return content

@@ -3,6 +3,7 @@ missing.
 """
 
 import json
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -81,16 +82,23 @@ def read(folder: Path) -> list[Plan]:
     """The plans of a folder, by name."""
     found = []
     for path in sorted((folder / "plans").glob("*.json")):
-        content = run_folder.read_json(path)
         try:
-            runs = tuple(_planned(**run) for run in content.pop("runs"))
-            looks = report_options.read(content.pop("report", {}), str(path))
-            found.append(Plan(**content, runs=runs, report=looks))
-        except (KeyError, TypeError) as error:
-            raise UserError(
-                f"{path} is not a plan of this version ({error}); remove it and sweep again"
-            ) from error
+            found.append(_read(path))
+        except UserError as error:
+            warnings.warn(f"{error}; it is left out", stacklevel=2)
     return found
+
+
+def _read(path: Path) -> Plan:
+    content = run_folder.read_json(path)
+    try:
+        runs = tuple(_planned(**run) for run in content.pop("runs"))
+        looks = report_options.read(content.pop("report", {}), str(path))
+        return Plan(**content, runs=runs, report=looks)
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{path} is not a plan of this version ({error}); remove it and sweep again"
+        ) from error
 
 
 def _planned(config: Mapping[str, Any], **words: str) -> Planned:

@@ -23,7 +23,8 @@ from typing import Any
 import orjson
 
 from pflbench.errors import UserError
-from pflbench.records import json_text
+from pflbench.records import integrity, json_text
+from pflbench.records.integrity import RunningSum
 
 KEPT_CHECKPOINTS = 2
 ATTEMPTS = "attempts.jsonl"  # the history of a run in sweeps
@@ -41,6 +42,7 @@ class RunFolder:
         self.folder = folder
         self.run_id = run_id
         self._named: dict[str, set[str]] = {}  # checkpoint -> files of states that it needs
+        self._sums = {file: RunningSum() for file in integrity.LINES}  # of what is written
 
     @property
     def status(self) -> dict[str, Any]:
@@ -51,12 +53,8 @@ class RunFolder:
 
     def open(self, about: Mapping[str, Any]) -> None:
         """Make the folder, or see that it belongs to this very run."""
+        self.refuse_another_run()
         there = read_json(self.folder / "run.json")
-        if there and there.get("id") != self.run_id:
-            raise UserError(
-                f"{self.folder} has another run, {there.get('id')};"
-                " choose another --out or use --fresh"
-            )
         if not there and (found := self._checkpoints()):
             raise UserError(
                 f"checkpoint {found[-1]} is of an unknown run (no run.json);"
@@ -72,55 +70,77 @@ class RunFolder:
         except OSError as error:
             raise unwritable(self.folder, error) from error
 
+    def refuse_another_run(self) -> None:
+        """See that the folder has no records of another run."""
+        there = read_or_nothing(self.folder / "run.json")
+        if there and there.get("id") != self.run_id:
+            raise UserError(
+                f"{self.folder} has another run, {there.get('id')};"
+                " choose another --out or use --fresh"
+            )
+
     def clear(self) -> None:
         """Forget the run's numbers and checkpoints; its attempts stay known."""
         # run.json last: a checkpoint must not be without it
         for kind in ("checkpoint-*.pt", "*.npz", "*.jsonl", "status.json", "run.json"):
             for path in self.folder.glob(kind):
                 if path.name != ATTEMPTS:
-                    path.unlink()
-        shutil.rmtree(self.folder / STATES, ignore_errors=True)
+                    _remove(path)
+        _remove(self.folder / STATES)
 
     def append(self, file: str, record: Mapping[str, Any]) -> None:
         """Add one JSON line; numbers that are not finite become null."""
+        line = (json_text.dumps(record, separators=(",", ":")) + "\n").encode()
         try:
-            with (self.folder / file).open("a") as lines:
-                lines.write(json_text.dumps(record, separators=(",", ":")) + "\n")
+            with (self.folder / file).open("ab") as lines:
+                lines.write(line)
         except OSError as error:
             raise unwritable(self.folder, error) from error
+        self._sums[file].add(line)
 
     def finish(self, status: str, round: int, reason: str = "", details: str = "") -> None:
-        """Say how the run ended."""
+        """Say how the run ended, when its records are on the disk."""
         values = {"status": status, "round": round, "reason": reason, "details": details}
-        write(
-            self.folder / "status.json",
-            json.dumps({k: v for k, v in values.items() if v != ""}, indent=2).encode(),
-        )
+        said = {name: value for name, value in values.items() if value != ""}
+        if status in ("finished", "diverged"):
+            self._sync()
+            said["records"] = {
+                **self.written(),
+                "run.json": integrity.sum_of(self.folder / "run.json"),
+            }
+        write(self.folder / "status.json", json.dumps(said, indent=2).encode())
         if status in ("finished", "diverged"):
             self.tidy()
+
+    def written(self) -> dict[str, integrity.Sum]:
+        """The checksums of what was written to the files of lines."""
+        return {file: written.value() for file, written in self._sums.items()}
+
+    def _sync(self, more: Iterable[Path] = ()) -> None:
+        """See that all lines, and further files, are on the disk."""
+        try:
+            _to_disk([*(self.folder / file for file in integrity.LINES), *more])
+        except OSError as error:
+            raise unwritable(self.folder, error) from error
 
     def tidy(self) -> None:
         """Delete the checkpoints of a run that has ended, which needs them no more."""
         for path in self._checkpoints():
-            path.unlink(missing_ok=True)
-        shutil.rmtree(self.folder / STATES, ignore_errors=True)
+            _remove(path)
+        _remove(self.folder / STATES)
 
     def save(self, snapshot: Mapping[str, Any]) -> None:
         """Write a checkpoint whose name has its round and the checksum of its bytes; keep the
-        newest two.
+        newest two. `records` of a snapshot are the checksums of the lines up to its round, by
+        default of all.
         """
         import torch  # here, because whoever only reads numbers should not wait for it
 
         named = _files_named(snapshot)
         known = set().union(*self._named.values())
-        try:
-            numbers = [self.folder / file for file in ("rounds.jsonl", "timing.jsonl")]
-            states = [self.folder / STATES / name for name in named - known]
-            _to_disk([*numbers, *states])  # before the checkpoint that names them
-        except OSError as error:
-            raise unwritable(self.folder, error) from error
+        self._sync(self.folder / STATES / name for name in named - known)
         buffer = io.BytesIO()
-        torch.save({**snapshot, "run": self.run_id}, buffer)
+        torch.save({"records": self.written(), **snapshot, "run": self.run_id}, buffer)
         path = self.folder / f"checkpoint-{snapshot['round']:06d}-{checksum(buffer.getbuffer())}.pt"
         write(path, buffer.getbuffer())
         self._named[path.name] = named
@@ -135,7 +155,7 @@ class RunFolder:
         """
         needed = set().union(*self._named.values())
         folder = self.folder / STATES
-        for name in os.listdir(folder) if folder.is_dir() else ():
+        for name in os.listdir(folder) if folder.is_dir() and not folder.is_symlink() else ():
             if name not in needed:
                 (folder / name).unlink(missing_ok=True)
 
@@ -153,11 +173,17 @@ class RunFolder:
         for path in (*unsound, *self.folder.glob(".checkpoint-*")):
             path.unlink()
         (self.folder / "status.json").unlink(missing_ok=True)
-        last = found["round"] if found else -1
-        for file in ("rounds.jsonl", "timing.jsonl"):
-            kept = [line for line, record in _lines(self.folder / file) if record["round"] <= last]
-            write(self.folder / file, b"".join(kept))
+        for file in integrity.LINES:
+            kept = self._lines_of(found, file) if found else b""
+            write(self.folder / file, kept)
+            self._sums[file] = RunningSum(kept)
         return found
+
+    def _lines_of(self, checkpoint: Mapping[str, Any], file: str) -> bytes:
+        """What a file had when the checkpoint was written."""
+        path = self.folder / file
+        content = path.read_bytes() if path.is_file() else b""
+        return content[: checkpoint["records"][file]["bytes"]]
 
     def _read_checkpoint(self, path: Path) -> dict[str, Any] | None:
         """A checkpoint of this run; None, and a warning, if it or a file that it names is not
@@ -174,13 +200,23 @@ class RunFolder:
                 f"checkpoint {path} is of another run, {found['run']}; remove it or use --fresh"
             )
         named = _files_named(found)
-        for name in sorted(named):
-            if not _sound(self.folder / STATES / name):
-                lack = f"needs {STATES}/{name}, which is missing or corrupt"
-                warnings.warn(f"checkpoint {path} {lack}; using the one before it", stacklevel=3)
-                return None
+        if lack := self._lack(found, named):
+            warnings.warn(f"checkpoint {path} needs {lack}; using the one before it", stacklevel=3)
+            return None
         self._named[path.name] = named
         return found
+
+    def _lack(self, checkpoint: Mapping[str, Any], named: Iterable[str]) -> str:
+        """What a checkpoint needs and does not have, in words; "" if it has all."""
+        for name in sorted(named):
+            if not _sound(self.folder / STATES / name):
+                return f"{STATES}/{name}, which is missing or corrupt"
+        if "records" not in checkpoint:
+            return "checksums of its rounds, which it does not have"
+        for file in integrity.LINES:
+            if RunningSum(self._lines_of(checkpoint, file)).value() != checkpoint["records"][file]:
+                return f"the lines of its rounds in {file}, which are missing or were changed"
+        return ""
 
     def _checkpoints(self) -> list[Path]:
         return sorted(self.folder.glob("checkpoint-*.pt"))
@@ -194,12 +230,30 @@ def rounds(folder: Path, file: str = "rounds.jsonl") -> list[dict[str, Any]]:
 def read_json(path: Path) -> dict[str, Any]:
     """The content of a JSON file; empty if there is none."""
     try:
-        content: dict[str, Any] = json.loads(path.read_text())
+        content = json.loads(path.read_text())
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"cannot read {path}: {error}") from error
+    if not isinstance(content, dict):
+        raise UserError(f"cannot read {path}: it has no JSON object")
     return content
+
+
+def read_or_nothing(path: Path) -> dict[str, Any]:
+    """The content of a JSON file; empty if there is none, or none that can be read."""
+    try:
+        return read_json(path)
+    except UserError:
+        return {}
+
+
+def _remove(path: Path) -> None:
+    """Delete a file, a link or a folder; what a link points to stays."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def write(path: Path, content: bytes | memoryview, to_disk: bool = True) -> None:
@@ -214,10 +268,25 @@ def write(path: Path, content: bytes | memoryview, to_disk: bool = True) -> None
             if to_disk:
                 os.fsync(file.fileno())
         aside.replace(path)
+        if to_disk:
+            _folder_to_disk(path.parent)
     except OSError as error:
         with contextlib.suppress(OSError):
             aside.unlink()
         raise unwritable(path.parent, error) from error
+
+
+def _folder_to_disk(folder: Path) -> None:
+    """See that the names of a folder's files are on the disk, where the system can do that."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except (OSError, AttributeError):
+        return
+    try:
+        with contextlib.suppress(OSError):
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _to_disk(paths: Iterable[Path]) -> None:

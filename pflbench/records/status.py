@@ -4,20 +4,22 @@ import contextlib
 import functools
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from pflbench.config import read_run
 from pflbench.errors import UserError
-from pflbench.records import run_folder
+from pflbench.records import integrity, run_folder
 from pflbench.records.leases import FINAL, Leases
 from pflbench.records.plan import Planned
 
 ENDED = (*FINAL, "failed")
 OUTDATED = "outdated"
-STATES = (*ENDED, OUTDATED, "running", "missing")
+DAMAGED = "damaged"  # it has ended, but its records are not those that it wrote
+STATES = (*ENDED, OUTDATED, DAMAGED, "running", "missing")
 TAILS = (1 << 18, 1 << 23)  # bytes at the end of a file to look at: first few, then more
 RUN_ID = re.compile(r"(.+-[0-9a-f]{10})-(r\d+|[0-9a-f]{10})")  # all but the version, the version
 
@@ -32,7 +34,7 @@ class RunState:
     """
 
     planned: Planned
-    state: str  # finished, diverged, failed, running, missing
+    state: str  # finished, diverged, failed, damaged, running, missing
     folder: Path
     version: str = ""  # of the method's code that the records come from
     current: str = ""  # of the method's code now, as far as it is known
@@ -102,9 +104,11 @@ class StatusReader:
     def status(self, planned: Planned) -> RunStatus:
         """The state of a run and how far it is."""
         found = self.state(planned)
+        if found.state == DAMAGED:
+            return RunStatus(**vars(found))
         timing = _last(found.folder / "timing.jsonl")
         record = _last(found.folder / "rounds.jsonl", b'"accuracy"')
-        about = run_folder.read_json(found.folder / "run.json") if record else {}
+        about = run_folder.read_or_nothing(found.folder / "run.json") if record else {}
         point = about.get("method", {}).get("evaluation_point", "")
         known = [score for score in record.get("accuracy", {}).get(point, []) if score is not None]
         return RunStatus(
@@ -124,15 +128,23 @@ class StatusReader:
         found = []
         for stem, folders in sorted(self.versions.items()):
             if stem not in known:
-                states = [self.single(folder) for folder in folders]
-                found.append(([one for one in states if not one.outdated] or states)[-1])
+                states = [state for folder in folders if (state := self._described(folder))]
+                found += ([one for one in states if not one.outdated] or states)[-1:]
         return found
+
+    def _described(self, folder: Path) -> RunState | None:
+        """The state of a run by its folder; None, and a warning, if nothing says what it is."""
+        try:
+            return self.single(folder)
+        except UserError as error:
+            warnings.warn(f"{error}; it is left out", stacklevel=2)
+            return None
 
     def single(self, folder: Path) -> RunState:
         """The state of a run by its folder, whatever plans there are."""
         try:
             run = read_run(run_folder.read_json(folder / "run.json")["config"])
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"{folder}/run.json does not describe a run ({error})") from error
         scenario = f"{run.dataset} {run.partition}"
         return self._planned_version(Planned(folder.name, run.algorithm, scenario, "", run))
@@ -142,10 +154,9 @@ class StatusReader:
         return [folder for folder in self.versions.get(stem_of(id), []) if folder.name != id]
 
     def _planned_version(self, planned: Planned) -> RunState:
-        ended = self.leases.status(planned.id)
-        state, owner = str(ended.get("status")), ""
-        if state not in ENDED:
-            state = "missing"
+        folder = self.leases.folder / planned.id
+        state, reason = how_it_ended(folder)
+        owner = ""
         if state not in FINAL and planned.id in self.held:
             lease = self.held[planned.id]
             if not self.leases.abandoned(lease):
@@ -154,28 +165,53 @@ class StatusReader:
         return RunState(
             planned,
             state,
-            self.leases.folder / planned.id,
+            folder,
             planned.version,
             current,
             state in FINAL and current != planned.version,
-            str(ended.get("reason", "")) if state in ("failed", "diverged") else "",
+            reason if state in ("failed", "diverged", DAMAGED) else "",
             owner,
         )
 
     def _other_version(self, missing: RunState) -> RunState | None:
         """The newest other version of a run that has ended."""
         for folder in reversed(self.other_versions(missing.planned.id)):
-            ended = run_folder.read_json(folder / "status.json")
-            if ended.get("status") in FINAL:
+            state, reason = how_it_ended(folder)
+            if state in FINAL:
                 return replace(
                     missing,
-                    state=ended["status"],
+                    state=state,
                     folder=folder,
                     version=version_of(folder.name),
                     outdated=True,
-                    reason=str(ended.get("reason", "")),
+                    reason=reason,
                 )
         return None
+
+
+def how_it_ended(folder: Path) -> tuple[str, str]:
+    """The state of a run by its `status.json`, missing where it has none, and why."""
+    try:
+        ended = run_folder.read_json(folder / "status.json")
+    except UserError as error:
+        return DAMAGED, str(error)
+    state = ended.get("status")
+    if state not in ENDED:
+        return "missing", ""
+    wrong = integrity.wrong_size(folder, ended) if state in FINAL else ""
+    return (DAMAGED, wrong) if wrong else (str(state), str(ended.get("reason", "")))
+
+
+def damage(folder: Path, lines: Sequence[Mapping[str, Any]] | None = None) -> str:
+    """What is wrong with the records of a run that has ended, by all their bytes, in words; "" if
+    nothing is. `lines` are those of rounds.jsonl, if they are read already.
+    """
+    state, reason = how_it_ended(folder)
+    if state not in FINAL:
+        return reason if state == DAMAGED else ""
+    ended = run_folder.read_json(folder / "status.json")
+    read = run_folder.rounds(folder) if lines is None else lines
+    return integrity.wrong_bytes(folder, ended) or integrity.wrong_numbers(read, ended)
 
 
 def one_version(runs: Sequence[RunState]) -> list[RunState]:

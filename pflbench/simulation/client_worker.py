@@ -27,9 +27,9 @@ from pflbench.api import (
     collect_notes,
 )
 from pflbench.config import Run
-from pflbench.data.datasets import Data
 from pflbench.data.label_skew import Ints
 from pflbench.data.partition import Partition
+from pflbench.data.prepared import Data
 from pflbench.errors import UserError
 from pflbench.methods import registry
 from pflbench.methods.failures import failure
@@ -139,6 +139,11 @@ class ClientResult:
     represented: Vectors | None = None  # z of test samples, after the last round
     seconds: float = 0.0  # of the client function
     evaluation_seconds: float = 0.0  # of the trained model
+    finite: bool = True  # all numbers of the reply, the state and the evaluated models' scores
+
+
+class NotFinite(Exception):
+    """Scores of a model that say nothing: they are infinite or not a number."""
 
 
 class Rows:
@@ -179,9 +184,12 @@ class ClientWorker:
             device = self.task.device
             client = self.client(job.client, job.round, messages.sent(job.state, device))
             message = messages.sent(job.message, device)
-            if job.stage == "personal_model":
-                return self._evaluate(client, message)
-            return self._call(job, client, message)
+            try:
+                if job.stage == "personal_model":
+                    return self._evaluate(client, message)
+                return self._call(job, client, message)
+            except NotFinite:
+                return ClientResult(job.client, finite=False)
 
     def _call(self, job: ClientJob, client: Client, message: Message) -> ClientResult:
         """Run a client function and, if asked for, evaluate the model that it trained."""
@@ -203,8 +211,9 @@ class ClientWorker:
                     correct = self._correct_by_series("post", model, client.id)
                     z = self._represented("post", model, client.id, job.round + 1)
         end = time.perf_counter()
+        finite = messages.finite(reply) and messages.finite(kept)
         return ClientResult(
-            client.id, reply, kept, logs, notes, correct, z, trained - start, end - trained
+            client.id, reply, kept, logs, notes, correct, z, trained - start, end - trained, finite
         )
 
     def _evaluate(self, client: Client, message: Message) -> ClientResult:
@@ -233,7 +242,15 @@ class ClientWorker:
         correct = torch.zeros((), dtype=torch.int64, device=self.task.device)
         for batch in torch.arange(len(rows)).split(LARGE):
             scores = self.algorithm.predict(model, self.task.pixels(x[batch]))
-            correct += (scores.argmax(1) == y[batch.to(y.device)]).sum()
+            if scores.shape != (len(batch), self.task.classes):
+                raise ValueError(
+                    f"predict() returned scores of the shape {tuple(scores.shape)},"
+                    f" not (samples, classes) = {(len(batch), self.task.classes)}"
+                )
+            best, label = scores.max(1)
+            if not best.isfinite().all():  # an absent class may have -inf
+                raise NotFinite
+            correct += (label == y[batch.to(y.device)]).sum()
         return int(correct)
 
     def _represented(self, point: str, model: Model, id: int, rounds: int) -> Vectors | None:

@@ -10,8 +10,18 @@ from pflbench.api import Algorithm, ClientFunction, Message, Replies, State
 from pflbench.errors import RunFailed
 from pflbench.simulation.client_worker import ClientJob, ClientResult
 from pflbench.simulation.engine import Engine
-from pflbench.simulation.messages import finite, parts
+from pflbench.simulation.messages import parts
 from pflbench.simulation.representations import Vectors
+
+
+class Diverged(Exception):
+    """Numbers that are not finite: the run ends here, and its record says so."""
+
+
+def check_finite(results: Sequence[ClientResult], when: str) -> None:
+    """Refuse results of clients whose reply, state or evaluated model is not finite."""
+    if diverged := [result.client for result in results if not result.finite]:
+        raise Diverged(f"numbers that are not finite from clients {diverged} {when}")
 
 
 class Cohort:
@@ -39,7 +49,6 @@ class Cohort:
             str, dict[int, int]
         ] = {}  # series -> client -> correct samples at `post`
         self.represented: dict[int, Vectors] = {}  # client -> z of its test samples at `post`
-        self.diverged: list[int] = []  # clients whose reply was not finite
         self.seconds = 0.0  # of client functions, summed
         self.evaluation_seconds = 0.0
         self.exchange_seconds = 0.0  # between sending the messages and having the replies
@@ -57,6 +66,7 @@ class Cohort:
         results = self._engine.run(jobs)
         self.exchange_seconds += time.perf_counter() - start
         results = sorted(results, key=lambda result: result.client)
+        check_finite(results, f"in round {self.round + 1}")
         for result in results:
             self._keep(result)
         return {result.client: result.reply for result in results}
@@ -86,8 +96,6 @@ class Cohort:
             self.correct.setdefault(series, {})[id] = correct
         if result.represented is not None:
             self.represented[id] = result.represented
-        if not finite(result.reply):
-            self.diverged.append(id)
         self.seconds += result.seconds
         self.evaluation_seconds += result.evaluation_seconds
 

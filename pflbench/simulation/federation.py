@@ -25,7 +25,7 @@ from pflbench.simulation.client_worker import (
     evaluated_on,
     series_of,
 )
-from pflbench.simulation.cohort import Cohort
+from pflbench.simulation.cohort import Cohort, Diverged, check_finite
 from pflbench.simulation.engine import Engine
 from pflbench.simulation.representations import Vectors
 
@@ -36,10 +36,6 @@ Correct = dict[str, dict[int, int]]
 
 CHUNK = 256
 """Clients that are evaluated together: their messages are in memory at once."""
-
-
-class Diverged(Exception):
-    """Numbers that are not finite: the run ends here, and its record says so."""
 
 
 class Federation:
@@ -162,9 +158,8 @@ class Federation:
         ):
             server = self.algorithm.round(self.server, cohort)
             messages.check(server)
-        if cohort.diverged or not messages.finite(server):
-            who = f"clients {cohort.diverged}" if cohort.diverged else "the server"
-            raise Diverged(f"numbers that are not finite from {who} in round {self.round + 1}")
+        if not messages.finite(server):
+            raise Diverged(f"numbers that are not finite from the server in round {self.round + 1}")
         self.server = server
         self.round += 1
         self.states.update(cohort.new_states)
@@ -229,7 +224,9 @@ class Federation:
                 ]
             notes += [*of_server, *cohort.notes]
             results += self.engine.run(jobs)
-        return sorted(results, key=lambda result: result.client), notes
+        results = sorted(results, key=lambda result: result.client)
+        check_finite(results, f"in the evaluation after round {self.round}")
+        return results, notes
 
     def _correct_by_series(self, results: Sequence[ClientResult]) -> Correct:
         """Correct samples of the personal models, and at `post` those of the latest trained or
@@ -287,7 +284,7 @@ class Federation:
         """Anything that goes wrong in the method names it and the moment."""
         try:
             yield
-        except (RunFailed, Unwritable):  # a state that cannot be read back, a disk that is full
+        except (Diverged, RunFailed, Unwritable):  # also a state that cannot be read back
             raise
         except Exception as error:
             raise failure(type(self.algorithm), f"{moment}, on the server", error) from error

@@ -16,8 +16,8 @@ import numpy.typing as npt
 import torch
 
 from pflbench.api import LARGE, Model, Params, Samples, Task
-from pflbench.data.datasets import Data
 from pflbench.data.partition import Partition
+from pflbench.data.prepared import Data
 from pflbench.ops import phi
 from pflbench.records import run_folder
 

@@ -4,18 +4,21 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from pflbench.config import Run
 from pflbench.data import datasets, partition
-from pflbench.data.datasets import Data
+from pflbench.data.prepared import Data
 from pflbench.errors import RunFailed, UserError
 from pflbench.records.leases import FINAL, Lease, LeaseLost, Leases
 from pflbench.records.run_folder import STATES, RunFolder
+from pflbench.records.status import DAMAGED, how_it_ended
 from pflbench.simulation import engine, messages, representations
 from pflbench.simulation.client_states import ClientStates
 from pflbench.simulation.client_worker import Setup
+from pflbench.simulation.cohort import Diverged
 from pflbench.simulation.description import described
-from pflbench.simulation.federation import Diverged, Federation, Record
+from pflbench.simulation.federation import Federation, Record
 from pflbench.simulation.threads import one_thread
 
 Watcher = Callable[[Record, Record], None]
@@ -69,10 +72,14 @@ def execute(
     """
     records = RunFolder(out / setup.run.id, setup.run.id)
     about = described(setup, workers, scale)
-    if records.status.get("status") in FINAL and not fresh:
+    state, reason = how_it_ended(records.folder)
+    if state in FINAL and not fresh:
         records.open(about)
         records.tidy()  # it may have been killed before it could
         return records
+    if state == DAMAGED and not fresh:
+        records.refuse_another_run()
+        raise UserError(f"{records.folder} is damaged: {reason}; --fresh does the run again")
     with _claimed(out, setup.run.id, lease) as held, one_thread():
         if fresh:
             records.clear()
@@ -97,7 +104,7 @@ def _claimed(out: Path, run: str, lease: Lease | None) -> Iterator[Lease]:
         return
     ledger = Leases(out)
     ledger.open()
-    own = ledger.claim(run)
+    own = ledger.wait(run)
     if own is None:
         held = ledger.leases().get(run)
         who = ledger.owner(held) if held else "another process"
@@ -127,7 +134,7 @@ class _Player:
         self.lease = lease
         self.watch = watch
         self.saved = federation.round  # the round of the newest checkpoint
-        self.recorded = federation.snapshot()  # after the last round whose record is written
+        self.recorded = self._snapshot()  # after the last round whose record is written
 
     def play(self, checkpoint_every: int) -> None:
         """Play to the end, and say how it ended; an error that is not of the run itself is raised
@@ -167,8 +174,12 @@ class _Player:
         )
         self.records.append("timing.jsonl", timing)
         self.records.append("rounds.jsonl", record)
-        self.recorded = federation.snapshot()
+        self.recorded = self._snapshot()
         self.watch(record, timing)
+
+    def _snapshot(self) -> dict[str, Any]:
+        """The state of the federation, and the checksums of the records that lead to it."""
+        return {**self.federation.snapshot(), "records": self.records.written()}
 
     def _save(self) -> None:
         """Save a checkpoint of the last recorded round, if there is none yet: a step may be broken

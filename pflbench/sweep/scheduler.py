@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pflbench.data.datasets import Data
+from pflbench.data.prepared import Data
 from pflbench.methods import versions
 from pflbench.records.leases import FINAL, HEARTBEAT, Lease, Leases
 from pflbench.records.plan import Planned

@@ -364,8 +364,12 @@ def test_a_result_that_cannot_be_read(call: Call):
     (folder,) = [path.parent for path in Path("results/runs").glob("*/run.json")]
     (folder / "run.json").write_text("{")
     before = contents(folder)
-    one_line(*call("run", "fedavg", *SMALL), f"cannot read {folder}/run.json")
+    said = f"{folder} is damaged: run.json has 1 bytes"
+    one_line(*call("run", "fedavg", *SMALL), said)
     assert contents(folder) == before
+    code, _, _ = call("run", "fedavg", *SMALL, "--fresh")
+    assert code == 0
+    assert json.loads((folder / "run.json").read_text())["id"] == folder.name
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,7 @@ STATES = [
     "diverged",
     "failed",
     "outdated",
+    "damaged",
     "running",
     "missing",
     "left",
@@ -147,7 +148,7 @@ def status(call: Call) -> list[str]:
     header, row, *lines = out.splitlines()
     assert (code, err) == (0, "")
     assert header.split() == STATES
-    return [row[: header.index("running")].rstrip(), *lines]
+    return [row[: header.index("damaged")].rstrip(), *lines]
 
 
 def reported(call: Call) -> list[str]:

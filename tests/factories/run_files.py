@@ -10,6 +10,8 @@ import numpy as np
 
 from pflbench.methods import registry
 from pflbench.methods.costs import by_default
+from pflbench.records import integrity
+from pflbench.records.leases import FINAL
 from pflbench.records.plan import Planned
 from pflbench.sweep import experiment
 from tests.factories.runs import about_run
@@ -60,7 +62,10 @@ def write_run(
     _write_lines(path / "rounds.jsonl", records)
     _write_lines(path / "timing.jsonl", map(_timing, range(rounds + 1)))
     if status:
-        end = {"status": status, "round": rounds, **WHY.get(status, {})}
+        last = (path / "rounds.jsonl").read_bytes().count(b"\n") - 1
+        end = {"status": status, "round": last, **WHY.get(status, {})}
+        if status in FINAL:
+            end["records"] = integrity.sums(path)
         (path / "status.json").write_text(json.dumps(end))
     if status and time is not None:
         os.utime(path / "status.json", (time, time))

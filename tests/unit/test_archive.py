@@ -9,7 +9,7 @@ import pytest
 
 from pflbench.errors import UserError
 from pflbench.methods import versions
-from pflbench.records import archive
+from pflbench.records import archive, integrity
 from tests.factories.data_files import one_line
 from tests.factories.run_files import write_sweep
 
@@ -63,7 +63,9 @@ def test_an_archive_has_plans_and_the_records_of_runs_that_have_ended(folder, tm
 
 def test_representations_belong_to_the_records(folder, tmp_path):
     run = next(path.parent for path in folder.glob("*/status.json"))
-    (run / "status.json").write_text('{"status": "finished", "round": 3}')
+    (run / "status.json").write_text(
+        json.dumps({"status": "finished", "round": 3, "records": integrity.sums(run)})
+    )
     (run / "representations.npz").write_bytes(b"arrays")
     write(folder, tmp_path / "a.tar.xz")
     archive.unpack(tmp_path / "a.tar.xz", tmp_path / "again")

@@ -11,7 +11,7 @@ import torch
 from pflbench.api import State
 from pflbench.errors import RunFailed
 from pflbench.simulation.client_worker import ClientJob, ClientResult
-from pflbench.simulation.cohort import Cohort
+from pflbench.simulation.cohort import Cohort, Diverged
 from tests.factories.federations import Constant, setup_of
 
 
@@ -128,11 +128,11 @@ def test_correct_samples_and_representations_are_kept_by_client():
     assert made.represented[2] is z
 
 
-def test_clients_whose_reply_is_not_finite_are_named():
-    bad = {"v": torch.tensor([1.0, float("nan")])}
-    made = cohort(Prepared(reply={1: {"v": torch.ones(2)}, 2: bad, 5: bad}))
-    made.call(client_update, {id: {} for id in (1, 2, 5)})
-    assert made.diverged == [2, 5]
+def test_clients_whose_numbers_are_not_finite_are_named():
+    made = cohort(Prepared(finite={1: True, 2: False, 5: False}))
+    said = r"^numbers that are not finite from clients \[2, 5\] in round 8$"
+    with pytest.raises(Diverged, match=said):
+        made.call(client_update, {id: {} for id in (1, 2, 5)})
 
 
 @pytest.mark.parametrize("given, flags", [({}, [False] * 3), ({"evaluated": {2, 3}}, [0, 1, 0])])

@@ -30,7 +30,7 @@ def planned(version: str, seed: int = 0, **config: Any) -> Planned:
 def store(folder: Path, run: Planned, accuracy: float, time: int = 1000) -> None:
     """Records of a finished run whose two clients have this accuracy."""
     line = {"round": 1, "cohort": [0, 1], "bytes": {}, "accuracy": {"pre": [accuracy] * 2}}
-    write_run(folder, run, lines=[line], time=time)
+    write_run(folder, run, lines=[{"round": 0}, line], time=time)
 
 
 def write_plan(folder: Path, *wanted: Planned, name: str = "mine") -> None:

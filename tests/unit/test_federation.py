@@ -14,8 +14,9 @@ from pflbench.errors import RunFailed
 from pflbench.records.run_folder import Unwritable
 from pflbench.simulation import client_worker, cohort, federation
 from pflbench.simulation.client_worker import ClientJob, ClientResult
+from pflbench.simulation.cohort import Diverged
 from pflbench.simulation.engine import Serial
-from pflbench.simulation.federation import Diverged, Federation
+from pflbench.simulation.federation import Federation
 from pflbench.testing import TOY, played, split_by_class, toy
 from tests.factories.federations import Constant, federation_of
 
@@ -360,8 +361,24 @@ class SpoilsServer(Spoils):
     where = "server"
 
 
+class SpoilsStates(Spoils):
+    """What a client keeps for itself, and never sends, becomes nan."""
+
+    where = "nowhere"
+
+    def client_update(self, client: Any, message: Any) -> Any:
+        reply, state = super().client_update(client, message)
+        bad = client.round == 1 and client.id in (1, 2)
+        return reply, {**state, "v": torch.tensor(math.nan if bad else 1.0)}
+
+
 @pytest.mark.parametrize(
-    "method, who", [(Spoils, r"clients \[1, 2\]"), (SpoilsServer, "the server")]
+    "method, who",
+    [
+        (Spoils, r"clients \[1, 2\]"),
+        (SpoilsStates, r"clients \[1, 2\]"),
+        (SpoilsServer, "the server"),
+    ],
 )
 def test_numbers_that_are_not_finite_end_the_run_before_anything_is_taken_over(method, who):
     federation = federation_of(method)
@@ -372,6 +389,45 @@ def test_numbers_that_are_not_finite_end_the_run_before_anything_is_taken_over(m
     assert federation.round == 1
     assert federation.server is before
     assert {int(state["round"]) for state in federation.states.values()} == {0}
+
+
+class Scores(Constant):
+    """The scores of all classes are `score`, but for the first class, which has `first`."""
+
+    score, first = 0.0, 1.0
+
+    def predict(self, model: Any, x: torch.Tensor) -> torch.Tensor:
+        scores = torch.full((len(x), self.task.classes), self.score)
+        scores[:, 0] = self.first
+        return scores
+
+
+@pytest.mark.parametrize(
+    "score, first", [(math.nan, 1.0), (1.0, math.nan), (0.0, math.inf), (-math.inf, -math.inf)]
+)
+def test_scores_that_are_not_finite_are_no_prediction_of_any_class(score, first):
+    method = type("Broken", (Scores,), {"score": score, "first": first})
+    said = (
+        r"^numbers that are not finite from clients \[0, 1, 2, 3\] in the evaluation after round 0$"
+    )
+    with pytest.raises(Diverged, match=said):
+        federation_of(method).start()
+
+
+def test_a_class_may_be_ruled_out_by_a_score_of_minus_infinity():
+    method = type("Sure", (Scores,), {"score": -math.inf})
+    assert federation_of(method).start()[0]["accuracy"].keys() == {"pre"}
+
+
+class FewScores(Constant):
+    def predict(self, model: Any, x: torch.Tensor) -> torch.Tensor:
+        return super().predict(model, x)[:, :2]
+
+
+def test_scores_of_too_few_classes_are_a_failure_of_the_method():
+    said = r"failed in .*personal_model\(\): ValueError: predict\(\) returned scores of the shape"
+    with pytest.raises(RunFailed, match=said):
+        federation_of(FewScores).start()
 
 
 class Fails(Constant):

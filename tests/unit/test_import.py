@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from pflbench.cli.main import _exit_code
-from pflbench.data import datasets
+from pflbench.data import datasets, prepared
 from pflbench.errors import UserError
 from tests.factories.data_files import counts, module, one_line, write_idx
 
@@ -47,7 +47,7 @@ def write_package(path, files):
 @pytest.fixture
 def root(tmp_path, monkeypatch):
     counts(monkeypatch, "cifar10", 12, CLASSES)
-    monkeypatch.setattr(module("cifar10"), "DIGEST", datasets._digest(X, Y))
+    monkeypatch.setattr(module("cifar10"), "DIGEST", prepared.digest(X, Y))
     return tmp_path / "root"
 
 
@@ -138,7 +138,7 @@ def idx_files(folder, x, y):
 def test_fashion_mnist_from_a_folder(root, tmp_path, monkeypatch):
     x, y = np.random.default_rng(0).integers(0, 256, (4, 28, 28)), np.array([1, 0, 1, 0])
     counts(monkeypatch, "fashion_mnist", 4, 2)
-    digest = datasets._digest(x[:, None].astype(np.uint8), y)
+    digest = prepared.digest(x[:, None].astype(np.uint8), y)
     monkeypatch.setattr(module("fashion_mnist"), "DIGEST", digest)
     folder = idx_files(tmp_path / "files", x, y)
     before = sorted(folder.iterdir())

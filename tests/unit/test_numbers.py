@@ -32,7 +32,7 @@ def read(folder: Path, choice: Choice, *later: Any, end: str = "", **method: Any
     """The run after the lines of LINES and `later`; its last line is `end`."""
     about = {"method": {**METHOD, **method}, "partition": PARTITION}
     run = planned("mine", rounds=2)
-    path = write_run(folder, run, about=about, lines=[*LINES, *later])
+    path = write_run(folder, run, "" if end else "finished", about=about, lines=[*LINES, *later])
     with (path / "rounds.jsonl").open("a") as file:
         file.write(end)
     return runs.read(path, run, choice)

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from pflbench.errors import UserError
 from pflbench.records import plan, run_folder
 from pflbench.records.plan import Plan, Planned
 from pflbench.sweep import experiment
@@ -77,21 +76,26 @@ def test_a_folder_without_plans_has_none(tmp_path):
 @pytest.mark.parametrize(
     "content", [{}, {"runs": 3}, {"name": "x", "runs": []}, {"name": "x", "runs": [{"id": "y"}]}]
 )
-def test_a_plan_of_another_version_is_told_in_one_line(tmp_path, content):
-    (tmp_path / "plans").mkdir()
+def test_a_plan_of_another_version_is_named_in_one_line_and_left_out(tmp_path, content):
+    Plan("good", "", "paper", "", ()).write(tmp_path)
     (tmp_path / "plans" / "old.json").write_text(json.dumps(content))
-    with pytest.raises(
-        UserError, match=r"old\.json is not a plan of this version .*; remove it and sweep again"
-    ) as caught:
-        plan.read(tmp_path)
-    assert "\n" not in str(caught.value)
+    with pytest.warns(UserWarning, match=r"old\.json is not a plan of this version") as caught:
+        assert [found.name for found in plan.read(tmp_path)] == ["good"]
+    assert "\n" not in str(caught[0].message)
 
 
-def test_half_a_plan_is_told_in_one_line(tmp_path):
-    (tmp_path / "plans").mkdir()
-    (tmp_path / "plans" / "half.json").write_text('{"name": "x", "ru')
-    with pytest.raises(UserError, match=r"cannot read .*half\.json"):
-        plan.read(tmp_path)
+@pytest.mark.parametrize("content", ['{"name": "x", "ru', "[1, 2]", "[" * 100_000, ""])
+def test_a_plan_that_cannot_be_read_is_named_in_one_line_and_left_out(tmp_path, content):
+    Plan("good", "", "paper", "", ()).write(tmp_path)
+    (tmp_path / "plans" / "half.json").write_text(content)
+    with pytest.warns(UserWarning, match=r"cannot read .*half\.json.*; it is left out$"):
+        assert [found.name for found in plan.read(tmp_path)] == ["good"]
+
+
+def test_a_folder_in_the_place_of_a_plan_is_left_out(tmp_path):
+    (tmp_path / "plans" / "folder.json").mkdir(parents=True)
+    with pytest.warns(UserWarning, match=r"cannot read .*folder\.json"):
+        assert plan.read(tmp_path) == []
 
 
 def test_a_folder_that_takes_no_plan_is_told_in_one_line(tmp_path):

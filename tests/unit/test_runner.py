@@ -9,14 +9,16 @@ import pytest
 import torch
 
 from pflbench.data import partition
-from pflbench.data.datasets import Data
+from pflbench.data.prepared import Data
 from pflbench.errors import RunFailed, UserError
 from pflbench.methods.hyperparameters import make_run
+from pflbench.records import integrity
 from pflbench.records.leases import LeaseLost, Leases
 from pflbench.records.run_folder import RunFolder
 from pflbench.simulation import engine, runner
 from pflbench.simulation.client_states import ClientStates
-from pflbench.simulation.federation import Diverged, Federation
+from pflbench.simulation.cohort import Diverged
+from pflbench.simulation.federation import Federation
 from pflbench.testing import TOY
 from pflbench.testing.problem import toy_setup
 from tests.factories.federations import Constant, setup_of
@@ -132,7 +134,9 @@ def test_every_round_is_recorded_once_and_watched(tmp_path):
     folder = execute(tmp_path, watch=watch, started=started.append)
     assert rounds_of(folder) == rounds_of(folder, "timing.jsonl") == seen == [*range(8)]
     assert started == [0]
-    assert status(folder) == {"status": "finished", "round": 7}
+    ended = status(folder)
+    assert ended.pop("records") == integrity.sums(folder)
+    assert ended == {"status": "finished", "round": 7}
 
 
 @pytest.fixture
@@ -228,7 +232,8 @@ def test_a_run_that_stops_right_after_a_checkpoint_writes_no_second_one(tmp_path
 
 def test_a_run_that_diverges_is_final(tmp_path):
     folder = interrupted_by_divergence(tmp_path)
-    assert status(folder) == {"status": "diverged", "round": 4, "reason": "not finite"}
+    ended = status(folder)
+    assert (ended["status"], ended["round"], ended["reason"]) == ("diverged", 4, "not finite")
     assert checkpoints(folder) == []
     started: list[int] = []
     execute(tmp_path, started=started.append)

@@ -51,6 +51,7 @@ class Place:
         self.ends, self.places = ends, room
         self.tasks: list[Task] = []
         self.log: list[str] = []
+        self.folders: dict[str, run_folder.RunFolder] = {}
 
     def room(self):
         return self.places - len(self.tasks)
@@ -58,6 +59,8 @@ class Place:
     def submit(self, task):
         self.tasks.append(task)
         run = run_folder.RunFolder(task.folder / task.run.id, task.run.id)
+        self.folders[task.run.id] = run
+        run.clear()
         (run.folder / "run.json").write_text('{"method": {"evaluation_point": "pre"}}')
         run.append("timing.jsonl", {"round": 2, "wall": 3.0})
         run.append("rounds.jsonl", {"round": 2, "accuracy": {"pre": [0.5, 0.25]}})
@@ -74,9 +77,7 @@ class Place:
             self.tasks.append(task)
             raise KeyboardInterrupt
         if how != "nothing":
-            run_folder.RunFolder(task.folder / task.run.id, task.run.id).finish(
-                how, 2, REASONS[how]
-            )
+            self.folders[task.run.id].finish(how, 2, REASONS[how])
         return {task.run.id: None}
 
     def stop(self):
@@ -297,6 +298,7 @@ def test_an_accuracy_of_an_earlier_round_is_shown_with_that_round(tmp_path, cloc
     assert progress.result(run) == "37.50 % (pre)"
     with (run.folder / "timing.jsonl").open("a") as file:
         file.write('{"round": 3, "wall": 3.0}\n')
+    (run.folder / "status.json").unlink()
     later = StatusReader(Leases(tmp_path), lambda plugin: "").status(run.planned)
     assert progress.result(later) == "37.50 % (pre) after round 2"
 

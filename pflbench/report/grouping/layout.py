@@ -82,9 +82,9 @@ def state(runs: Sequence[Numbers]) -> State:
     """Of a cell: all of its runs count, some do, or none does and why."""
     if done := len(counted(runs)):
         return "ok" if done == len(runs) else "partial"
-    if any(run.status == "diverged" for run in runs):
-        return "diverged"
-    return "failed" if any(run.status == "failed" for run in runs) else "missing"
+    there = {run.status for run in runs}
+    states: tuple[State, ...] = ("damaged", "diverged", "failed")
+    return next((state for state in states if state in there), "missing")
 
 
 def seeds(runs: Sequence[Numbers]) -> str:

@@ -20,7 +20,7 @@ from pflbench.methods import versions
 from pflbench.records import plan, run_folder
 from pflbench.records.leases import Leases
 from pflbench.records.plan import Plan, Planned
-from pflbench.records.status import RunState, StatusReader, one_version
+from pflbench.records.status import DAMAGED, RunState, StatusReader, damage, one_version
 from pflbench.report.load.parallel import each
 
 Floats = npt.NDArray[np.float64]
@@ -53,7 +53,7 @@ class Numbers:
 
     planned: Planned
     folder: Path
-    status: str  # finished, diverged, failed, running, missing
+    status: str  # finished, diverged, failed, damaged, running, missing
     reason: str = ""
     about: Mapping[str, Any] = field(default_factory=dict)  # run.json
     point: str = ""
@@ -150,10 +150,12 @@ def single_run(folder: Path, choice: Choice) -> Numbers:
 
 def read(folder: Path, planned: Planned, choice: Choice, status: str = "") -> Numbers:
     """The numbers of a run's files."""
-    about = run_folder.read_json(folder / "run.json")
+    lines = run_folder.rounds(folder)
+    if wrong := damage(folder, lines):
+        return Numbers(planned, folder, DAMAGED, wrong)
+    about = run_folder.read_or_nothing(folder / "run.json")
     if not about:
         return Numbers(planned, folder, status)
-    lines = run_folder.rounds(folder)
     evaluations = [line for line in lines if "accuracy" in line]
     after_start = [line for line in lines if line["round"] > 0]
     tables = _tables(evaluations)
@@ -205,11 +207,12 @@ def _standing(run: Numbers, state: RunState) -> Numbers:
     """A run in its place of an experiment, with its state; one that is left out has no numbers."""
     if state.left_out:
         run = Numbers(state.planned, state.folder, state.state)
+    damaged = run.status == DAMAGED
     return dataclasses.replace(
         run,
         planned=state.planned,
-        status=state.state,
-        reason=state.reason,
+        status=DAMAGED if damaged else state.state,
+        reason=run.reason if damaged else state.reason,
         version=state.version,
         current=state.current,
         outdated=state.outdated,

@@ -17,7 +17,7 @@ from typing import Literal
 Measure = Literal["accuracy", "std"]
 Against = Literal["", "better", "worse", "equal"]
 Kind = Literal["method", "proposed", "baseline"]
-State = Literal["ok", "partial", "missing", "failed", "diverged"]
+State = Literal["ok", "partial", "missing", "failed", "diverged", "damaged"]
 
 MEASURES: tuple[Measure, ...] = ("accuracy", "std")
 COUNTED = ("ok", "partial")  # the states with a number

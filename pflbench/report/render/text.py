@@ -21,7 +21,8 @@ from pflbench.report.render.notation import Notation, Place, Style
 from pflbench.report.words import span
 
 MEAN = "Mean"
-NO_NUMBER = ("missing", "failed", "diverged")  # states of a cell
+# States of a cell that has no number, and their letters.
+NO_NUMBER = {"missing": "m", "failed": "f", "diverged": "d", "damaged": "x"}
 CSV = ("scenario", "group", "title", "method", "variant", "kind")
 
 
@@ -167,7 +168,7 @@ def long_csv(marked: Marked) -> str:
 
 
 def _absent(state: str, notation: Notation) -> str:
-    return notation.dash + (notation.letter % state[0] if state in NO_NUMBER else "")
+    return notation.dash + (notation.letter % NO_NUMBER[state] if state in NO_NUMBER else "")
 
 
 def plain(text: str) -> str:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from pflbench.records.status import ENDED
+from pflbench.records.status import DAMAGED, ENDED
 from pflbench.report.grouping.headings import Heading, differing, phrase, unusual
 from pflbench.report.grouping.layout import Layout, counted, outdated
 from pflbench.report.load.runs import Choice, Numbers
@@ -12,8 +12,8 @@ from pflbench.report.render.marks import Row
 from pflbench.report.tables.captions import shared_fields
 from pflbench.report.words import POINTS, plural
 
-STATES = (*ENDED, "running", "missing")
-REASONS = 10  # failed or diverged runs of which a note says why
+STATES = (*ENDED, DAMAGED, "running", "missing")
+REASONS = 10  # failed, diverged or damaged runs of which a note says why
 
 
 def section_notes(layout: Layout, choice: Choice) -> list[str]:
@@ -101,11 +101,11 @@ def _states(layout: Layout) -> list[str]:
     if set(states) != {"finished"}:
         numbers = ", ".join(f"{states[name]} {name}" for name in STATES if states[name])
         said.append(f"Of {len(runs)} planned runs: {numbers}. Means are of the finished ones.")
-    ended = [run for run in runs if run.status in ("failed", "diverged")]
+    ended = [run for run in runs if run.status in ("failed", "diverged", DAMAGED)]
     for run in ended[:REASONS]:
         said.append(f"{run.status}: {run.planned.name}: {run.reason or 'no reason is known'}")
     if len(ended) > REASONS:
-        said.append(f"... and {len(ended) - REASONS} more that failed or diverged.")
+        said.append(f"... and {len(ended) - REASONS} more that failed, diverged or are damaged.")
     for run in layout.twice:
         said.append(f"Left out, as it is the same run as another: {run.folder.name}.")
     return said

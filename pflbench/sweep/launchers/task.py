@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Protocol
 
 from pflbench.config import Run
-from pflbench.data.datasets import Data
+from pflbench.data.prepared import Data
 from pflbench.errors import RunFailed, UserError
 from pflbench.methods import versions
 from pflbench.records.leases import Lease, LeaseLost
 from pflbench.records.run_folder import RunFolder, Unwritable
+from pflbench.records.status import DAMAGED, how_it_ended
 from pflbench.simulation import runner
 
 
@@ -63,9 +64,11 @@ def do(task: Task) -> str | None:
         )
     try:
         setup = runner.prepare(task.run, task.plugin, device=task.device, data=task.data)
+        damaged = how_it_ended(task.folder / task.run.id)[0] == DAMAGED
         runner.execute(
             setup,
             task.folder,
+            fresh=damaged,
             checkpoint_every=task.checkpoint_every,
             state_memory=task.state_memory,
             scale=task.scale,
