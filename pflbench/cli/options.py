@@ -290,7 +290,10 @@ Scale = Annotated[
     str, _option("paper, small or smoke: rounds, seeds and samples per client. [paper]", "NAME")
 ]
 Only = Annotated[
-    list[str] | None, _option("Only these runs: methods, or NAME=VALUE; may be repeated.", "WHICH")
+    list[str] | None,
+    _option(
+        "Only these runs: methods by name, title or path, or NAME=VALUE; may be repeated.", "WHICH"
+    ),
 ]
 Exclude = Annotated[list[str] | None, _option("Not these runs.", "WHICH")]
 Jobs = Annotated[
