@@ -180,14 +180,14 @@ def test_numbers_to_sort_by_are_next_to_the_text():
     ]  # what is not a number has none
 
 
-def test_only_columns_of_long_texts_are_broken_into_lines():
+def test_only_long_texts_are_broken_into_lines_and_short_names_stay_in_sight():
     words = "Digits, 2 classes per client, N=20"
-    rows = ((words, "x" * 60, "1"), ("b", "y", "2"))
-    numbers = ((None, None, 1.0), (None, None, 2.0))
-    made = table(headers=("scenario", "reason", "n"), rows=rows, numbers=numbers)
+    rows = ((words, "FedAvg", "x" * 60, "1"), ("b", "Local", "y", "2"))
+    numbers = ((None, None, None, 1.0), (None, None, None, 2.0))
+    made = table(headers=("scenario", "method", "reason", "n"), rows=rows, numbers=numbers)
     found = Seen(page(Sheet(Section("main", "Main", (), (made,)))))
     heads = [values["class"] for tag, values in found.tags if values.get("scope") == "col"]
-    assert heads == ["text", "long", "n"]
+    assert heads == ["text", "text stuck", "long", "n"]
 
 
 def test_what_latex_prints_bold_or_underlined_is_so_on_the_page():

@@ -34,6 +34,7 @@ FORMS = ("latex", "csv", "markdown")  # of a table, to copy or to save
 TAGS = {"bold": "b", "underlined": "u"}
 PLUS_MINUS = " \u00b1"  # between an accuracy and its std
 SHORT = 44  # letters of a cell that stay on one line
+NAME = 20  # letters that leave room for numbers on a phone
 
 
 @dataclass(frozen=True)
@@ -190,7 +191,9 @@ def _address(content: bytes, kind: str) -> str:
 
 
 def _table(table: TablePart) -> dict[str, Any]:
-    """Cells with the number to sort them by and the kind of their column."""
+    """Cells with the number to sort them by and the kind of their column; one column stays in sight
+    when the others are scrolled: the first of short names.
+    """
     numbers = [
         [None if x is None or not math.isfinite(x) else x for x in row] for row in table.numbers
     ]
@@ -198,12 +201,19 @@ def _table(table: TablePart) -> dict[str, Any]:
         _kind([row[place] for row in table.rows], [row[place] for row in numbers])
         for place in range(len(table.headers))
     ]
+    names = [place for place, kind in enumerate(kinds) if kind == "text" and _short(table, place)]
+    if names:
+        kinds[names[0]] += " stuck"
     plain = [[""] * len(table.headers)] * len(table.rows)
     rows = [
         list(zip(map(_written, cells, looks), keys, kinds, strict=True))
         for cells, looks, keys in zip(table.rows, table.looks or plain, numbers, strict=True)
     ]
     return {**vars(table), "heads": list(zip(table.headers, kinds, strict=True)), "cells": rows}
+
+
+def _short(table: TablePart, place: int) -> bool:
+    return all(len(row[place]) <= NAME for row in table.rows)
 
 
 def _written(text: str, look: str) -> str:

@@ -135,8 +135,9 @@ const COLUMNS = [
 function listed(box) {
   const places = DATA.experiments[box.dataset.experiment].runs;
   const columns = COLUMNS.filter(([name]) => name !== "Variant" || places.some(([, , variant]) => variant));
-  const heads = columns.map(([name, , number]) =>
-    el("th", { scope: "col", ...(number && { class: "n" }) }, el("button", { type: "button", class: "sort" }, name)));
+  const kind = (number, place) => (place === 0 ? "stuck" : number ? "n" : "text");
+  const heads = columns.map(([name, , number], place) =>
+    el("th", { scope: "col", class: kind(number, place) }, el("button", { type: "button", class: "sort" }, name)));
   const rows = places.map(([id, scenario, variant]) => {
     const run = DATA.runs[id];
     return el("tr", { "data-status": run.status }, ...columns.map(([name, text, number], place) => {
@@ -145,7 +146,7 @@ function listed(box) {
       const content = place === 0 ? [el("button", { type: "button", class: "open", "data-run": id }, shown)]
         : name === "Status" ? [el("span", { class: `dot ${run.status}`, "aria-hidden": "true" }), shown] : [shown];
       return el(place === 0 ? "th" : "td", {
-        ...(place === 0 && { scope: "row" }), ...(number && { class: "n" }), ...(known(value) && { "data-n": value }),
+        ...(place === 0 && { scope: "row" }), class: kind(number, place), ...(known(value) && { "data-n": value }),
       }, ...content);
     }));
   });
