@@ -6,10 +6,12 @@ import sys
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
+from contextvars import ContextVar
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TextIO
 
+from pflbench import output
 from pflbench.records import json_text
 from pflbench.records.time_left import duration
 
@@ -57,9 +59,25 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     Console().print(drawn)
 
 
+_json_to: ContextVar[TextIO | None] = ContextVar("_json_to", default=None)
+
+
+@contextmanager
+def only_json() -> Iterator[None]:
+    """Inside, JSON alone goes to standard output, and all that anyone else prints to standard
+    error: a plugin may print.
+    """
+    token = _json_to.set(sys.stdout)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _json_to.reset(token)
+
+
 def dump(values: Any) -> None:
     """Print JSON; numbers that are not finite become null."""
-    print(json_text.dumps(values, indent=2))
+    print(json_text.dumps(values, indent=2), file=_json_to.get() or sys.stdout)
 
 
 class Progress:
@@ -156,14 +174,14 @@ class Lines(Progress):
         now = time.monotonic()
         if self.done == self.resumed and self.shown < 0:
             if self.resumed:
-                print(f"resuming after round {self.resumed} of {self.rounds}", flush=True)
+                output.show(f"resuming after round {self.resumed} of {self.rounds}")
             self.shown, self.at = self.done, now
             return
         due = self.is_evaluated and self.done - self.shown >= self.rounds / LINES
         if due or now - self.at >= SECONDS_BETWEEN_LINES or self.done == self.rounds:
             self.shown, self.at = self.done, now
             what = self.what(self.shown_accuracy if self.is_evaluated else "")
-            print(f"round {self.done:>{len(str(self.rounds))}}/{self.rounds}  {what}", flush=True)
+            output.show(f"round {self.done:>{len(str(self.rounds))}}/{self.rounds}  {what}")
 
 
 class Bar(Progress):

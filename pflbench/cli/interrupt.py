@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: both let runs save a checkpoint, and each has its exit code."""
+"""Ctrl-C, SIGTERM, a closed terminal: all let runs save a checkpoint."""
 
 import signal
 from collections.abc import Iterator
@@ -8,21 +8,27 @@ import typer
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM, treated as Ctrl-C."""
+    """SIGTERM or a closed terminal (SIGHUP), treated as Ctrl-C."""
 
 
 @contextmanager
 def sigterm_as_ctrl_c() -> Iterator[None]:
-    """Inside, SIGTERM raises as Ctrl-C does."""
+    """Inside, SIGTERM and SIGHUP raise as Ctrl-C does; a SIGHUP that is ignored, as by `nohup`,
+    stays ignored.
+    """
 
     def terminate(number: int, frame: object) -> None:
         raise Terminated
 
-    before = signal.signal(signal.SIGTERM, terminate)
+    names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    numbers = [getattr(signal, name) for name in names]
+    heard = [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, terminate) for number in heard}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def exit_code(stop: KeyboardInterrupt) -> typer.Exit:

@@ -2,6 +2,8 @@
 up at once.
 """
 
+import contextlib
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -50,8 +52,24 @@ app.add_typer(data.app, name="data")
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Do a command and leave with its exit code: 2 for the user's mistake, 1 for a failed run."""
-    with console.warnings_in_one_line():
-        sys.exit(_exit_code(list(sys.argv[1:] if arguments is None else arguments) or ["--help"]))
+    words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    quietly = console.only_json() if "--json" in words else contextlib.nullcontext()
+    with console.warnings_in_one_line(), quietly:
+        code = _exit_code(words)
+    sys.exit(_with_output(code))
+
+
+def _with_output(code: int) -> int:
+    """The exit code, when all that was printed is written; nobody may be reading it any more."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            console.say("error", f"cannot write the output: {error.strerror}")
+        return code or 1
+    return code
 
 
 def _exit_code(arguments: list[str]) -> int:
@@ -65,6 +83,13 @@ def _exit_code(arguments: list[str]) -> int:
         return 1
     except typer.Abort:
         return 130
+    except BrokenPipeError:
+        return 1
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        console.say("error", f"cannot write the output: {error.strerror}")
+        return 1
     except Exception as error:
         # typer's own errors are known by this method: their base class moved between its versions
         if not hasattr(error, "format_message"):

@@ -167,6 +167,10 @@ StateMemory = Annotated[
     ),
 ]
 Fresh = Annotated[bool, _option("Forget what is stored and start anew.", None, "--fresh")]
+Strict = Annotated[
+    bool,
+    _option("Do not resume what another kind of machine has begun. [mark it]", None, "--strict"),
+]
 Quiet = Annotated[bool, _option("No progress.", None, "--quiet")]
 ReportFolder = Annotated[
     Path | None, _option("Where to write. [FOLDER/report; of FOLDER.tar.xz too]", "FOLDER", "--out")

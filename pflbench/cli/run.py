@@ -34,6 +34,7 @@ def run(
     checkpoint_every: options.CheckpointEvery = 10,
     state_memory: options.StateMemory = 2.0,
     fresh: options.Fresh = False,
+    strict: options.Strict = False,
     quiet: options.Quiet = False,
     as_json: options.Json = False,
 ) -> None:
@@ -59,6 +60,7 @@ def run(
                 checkpoint_every=checkpoint_every,
                 state_memory=state_memory,
                 fresh=fresh,
+                strict=strict,
             )
     except KeyboardInterrupt as stop:
         _tell_stopped(folder)

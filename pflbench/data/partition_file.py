@@ -6,6 +6,7 @@ With a validation part there are three arrays for each client: validation_0, ...
 import contextlib
 import os
 import secrets
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,10 @@ def read(path: str, samples: int, clients: int | None) -> dict[str, tuple[Ints, 
     }
     for client in range(found):
         _check_client(path, client, {name: part[client] for name, part in parts.items()})
+    if len(np.intersect1d(np.concatenate(parts["train"]), np.concatenate(parts["test"]))):
+        warnings.warn(
+            f"{path}: training and test samples of different clients overlap", stacklevel=4
+        )
     return parts
 
 

@@ -8,7 +8,7 @@ from pflbench.api import Algorithm
 from pflbench.errors import RunFailed
 
 
-def failure(method: type[Algorithm], where: str, error: Exception) -> RunFailed:
+def failure(method: type[Algorithm], where: str, error: BaseException) -> RunFailed:
     """The failure of a run in which a method raised an error; `where` is the round, client and
     function.
     """

@@ -9,6 +9,8 @@ import importlib.util
 import sys
 import traceback
 import typing
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
@@ -17,6 +19,8 @@ from pflbench.api import Algorithm, Hparams
 from pflbench.errors import UserError, hint, unknown
 from pflbench.methods import files
 from pflbench.methods.files import plain
+
+EVALUATION_POINTS = ("pre", "post")
 
 
 def names() -> list[str]:
@@ -37,10 +41,8 @@ def load(plugin: str) -> type[Algorithm]:
     if name in files.shipped():
         return _only_algorithm(_imported(name), f"algorithms/{name}.py")
     point = files.installed()[name]
-    try:
+    with _naming_failures(point.value):
         loaded: type[Algorithm] = point.load()
-    except Exception as error:
-        raise _broken(point.value, error) from error
     return loaded
 
 
@@ -65,10 +67,8 @@ def hparams_type(cls: type[Algorithm]) -> type[Hparams]:
 
 
 def _imported(name: str) -> ModuleType:
-    try:
+    with _naming_failures(f"algorithms/{name}.py"):
         return importlib.import_module(f"pflbench.algorithms.{name}")
-    except Exception as error:
-        raise _broken(f"algorithms/{name}.py", error) from error
 
 
 def _from_path(path: Path) -> ModuleType:
@@ -81,22 +81,44 @@ def _from_path(path: Path) -> ModuleType:
                 f"plugin {path} has the name of a method of pflbench;"
                 " give its file a name of its own"
             )
+    about = path.stat()
+    state = about.st_mtime_ns, about.st_size
     place = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:10]
     name = f"pflbench_plugins.{place}.{path.stem}"  # two files of one name are two modules
+    if _executed.get(name) == state:
+        return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up
+    _executed.pop(name, None)
     try:
-        spec.loader.exec_module(module)
-    except Exception as error:
+        with _naming_failures(str(path)):
+            spec.loader.exec_module(module)
+    except BaseException:
         del sys.modules[name]
-        raise _broken(str(path), error) from error
+        raise
+    _executed[name] = state
     return module
 
 
-def _broken(path: str, error: Exception) -> UserError:
+_executed: dict[str, tuple[int, int]] = {}
+"""Modules of plugins in files: when the file that was executed was written, and its size."""
+
+
+@contextmanager
+def _naming_failures(path: str) -> Iterator[None]:
+    """Whatever a plugin raises while it is imported, also an exit, is a mistake in that file."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise _broken(path, error) from error
+
+
+def _broken(path: str, error: BaseException) -> UserError:
     if isinstance(error, SyntaxError):
         return UserError(f"plugin {error.filename or path}, line {error.lineno}: {error.msg}")
     last = traceback.extract_tb(error.__traceback__)[-1]
@@ -120,4 +142,7 @@ def _only_algorithm(module: ModuleType, path: str) -> type[Algorithm]:
     for name in ("title", "family"):
         if not hasattr(own[0], name):
             raise UserError(f"plugin {path}: class {own[0].__name__} has no {name}")
+    if own[0].evaluation_point not in EVALUATION_POINTS:
+        point = f"evaluation_point = {own[0].evaluation_point!r}"
+        raise UserError(f"plugin {path}: {point}: must be {' or '.join(EVALUATION_POINTS)}")
     return own[0]

@@ -1,5 +1,6 @@
 """Where a number comes from: code, versions of packages, machine."""
 
+import contextlib
 import os
 import platform
 import subprocess
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 PACKAGES = ("pflbench", "torch", "numpy", "scipy")
+BITS = ("ONEDNN_MAX_CPU_ISA", "MKL_CBWR")  # settings that choose other instructions
 
 
 def environment(device: str, workers: int) -> dict[str, Any]:
@@ -26,6 +28,26 @@ def environment(device: str, workers: int) -> dict[str, Any]:
             "workers": workers,
         },
     }
+
+
+def kind_of_machine() -> str:
+    """What the last bits of a number depend on: the processor and what of it is used, torch and
+    numpy.
+    """
+    import torch
+
+    settings = [f"{name}={os.environ[name]}" for name in BITS if name in os.environ]
+    words = [_processor(), torch.backends.cpu.get_cpu_capability(), *settings]
+    return ", ".join([*words, f"torch {version('torch')}", f"numpy {version('numpy')}"])
+
+
+def _processor() -> str:
+    """The model of the processor, where the system tells."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 def code_version() -> dict[str, Any]:

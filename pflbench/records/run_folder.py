@@ -15,7 +15,7 @@ import json
 import os
 import shutil
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -98,10 +98,21 @@ class RunFolder:
             raise unwritable(self.folder, error) from error
         self._sums[file].add(line)
 
-    def finish(self, status: str, round: int, reason: str = "", details: str = "") -> None:
-        """Say how the run ended, when its records are on the disk."""
+    def finish(
+        self,
+        status: str,
+        round: int,
+        reason: str = "",
+        details: str = "",
+        kinds: Sequence[str] = (),
+    ) -> None:
+        """Say how the run ended, when its records are on the disk; on several kinds of machines it
+        is mixed.
+        """
         values = {"status": status, "round": round, "reason": reason, "details": details}
-        said = {name: value for name, value in values.items() if value != ""}
+        said: dict[str, Any] = {name: value for name, value in values.items() if value != ""}
+        if len(kinds) > 1:
+            said["mixed"] = list(kinds)
         if status in ("finished", "diverged"):
             self._sync()
             said["records"] = {

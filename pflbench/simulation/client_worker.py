@@ -268,6 +268,8 @@ class ClientWorker:
     def _naming_failures(self, job: ClientJob) -> Iterator[None]:
         try:
             yield
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # also an exit
             where = f"round {job.round + 1}, client {job.client}, {job.stage}()"
             raise failure(type(self.algorithm), where, error) from error

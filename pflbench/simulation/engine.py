@@ -6,6 +6,7 @@ nothing is shared.
 
 import pickle
 import signal
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -142,6 +143,7 @@ def _pickled(value: Any) -> bytes:
 def _worker(pipe: Connection, setup: Setup) -> None:
     """Do jobs until the other side closes the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.stdout = sys.stderr  # what a plugin prints is no output of the command
     torch.set_num_threads(1)
     worker = ClientWorker(setup)
     while True:

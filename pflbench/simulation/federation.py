@@ -284,9 +284,9 @@ class Federation:
         """Anything that goes wrong in the method names it and the moment."""
         try:
             yield
-        except (Diverged, RunFailed, Unwritable):  # also a state that cannot be read back
+        except (Diverged, RunFailed, Unwritable, KeyboardInterrupt):
             raise
-        except Exception as error:
+        except BaseException as error:  # also an exit
             raise failure(type(self.algorithm), f"{moment}, on the server", error) from error
 
 

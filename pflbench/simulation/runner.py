@@ -1,5 +1,6 @@
 """One run: from a configuration to its records; resumes, checkpoints, says how it ended."""
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import fields
@@ -10,6 +11,7 @@ from pflbench.config import Run
 from pflbench.data import datasets, partition
 from pflbench.data.prepared import Data
 from pflbench.errors import RunFailed, UserError
+from pflbench.records import provenance
 from pflbench.records.leases import FINAL, Lease, LeaseLost, Leases
 from pflbench.records.run_folder import STATES, RunFolder
 from pflbench.records.status import DAMAGED, how_it_ended
@@ -57,6 +59,7 @@ def execute(
     checkpoint_every: int = 10,
     state_memory: float = 2.0,
     fresh: bool = False,
+    strict: bool = False,
     scale: str | None = None,
     lease: Lease | None = None,
     started: Callable[[int], None] = lambda done: None,
@@ -65,7 +68,8 @@ def execute(
     """Do a run, or the rest of it, and leave its records in `out/<run id>/`; a finished run is left
     as it is.
 
-    `fresh` forgets what is stored. `started` is called with the number of rounds that are there
+    `fresh` forgets what is stored; `strict` refuses to go on with what another kind of machine has
+    begun. `started` is called with the number of rounds that are there
     already, unless all are. `scale` names the tier of a sweep, for the record; `lease` is its right
     to do the run. `state_memory` is how many GiB of clients' private states are in memory, the rest
     being in files; it changes no number.
@@ -85,6 +89,7 @@ def execute(
             records.clear()
         records.open(about)
         snapshot = records.restore()
+        kinds = _kinds(snapshot, records.folder, strict)
         states = ClientStates(records.folder / STATES, int(state_memory * 2**30))
         with closing(engine.start(setup, min(workers, setup.run.clients))) as started_engine:
             federation = Federation(setup, started_engine, states)
@@ -92,8 +97,22 @@ def execute(
                 states.round = snapshot["round"]
                 federation.restore(snapshot)
             started(federation.round)
-            _Player(federation, states, records, held, watch).play(checkpoint_every)
+            _Player(federation, states, records, held, watch, kinds).play(checkpoint_every)
     return records
+
+
+def _kinds(snapshot: dict[str, Any] | None, folder: Path, strict: bool) -> list[str]:
+    """The kinds of machines that a run has been on, this one last; a run on two kinds has the bits
+    of neither.
+    """
+    before: list[str] = list(snapshot.get("kinds", [])) if snapshot else []
+    here = provenance.kind_of_machine()
+    if before and before[-1] != here:
+        said = f"{folder} was begun on another kind of machine ({before[-1]}; this is {here})"
+        if strict:
+            raise UserError(f"{said}; without --strict it goes on, and is marked as mixed")
+        warnings.warn(f"{said}: last bits may differ, and the run is marked", stacklevel=3)
+    return list(dict.fromkeys([*before, here]))
 
 
 @contextmanager
@@ -127,12 +146,14 @@ class _Player:
         records: RunFolder,
         lease: Lease,
         watch: Watcher,
+        kinds: list[str],  # of machines
     ) -> None:
         self.federation = federation
         self.states = states
         self.records = records
         self.lease = lease
         self.watch = watch
+        self.kinds = kinds
         self.saved = federation.round  # the round of the newest checkpoint
         self.recorded = self._snapshot()  # after the last round whose record is written
 
@@ -142,7 +163,7 @@ class _Player:
         """
         try:
             self._play(checkpoint_every)
-            self.records.finish("finished", self.federation.round)
+            self.records.finish("finished", self.federation.round, kinds=self.kinds)
         except Diverged as divergence:
             self.records.finish("diverged", self.federation.round, str(divergence))
         except LeaseLost:
@@ -179,7 +200,8 @@ class _Player:
 
     def _snapshot(self) -> dict[str, Any]:
         """The state of the federation, and the checksums of the records that lead to it."""
-        return {**self.federation.snapshot(), "records": self.records.written()}
+        sums = self.records.written()
+        return {**self.federation.snapshot(), "records": sums, "kinds": self.kinds}
 
     def _save(self) -> None:
         """Save a checkpoint of the last recorded round, if there is none yet: a step may be broken

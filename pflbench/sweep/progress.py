@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from typing import Any
 
+from pflbench.output import show
 from pflbench.records.status import STATES, RunStatus
 from pflbench.records.time_left import duration, time_left
 from pflbench.sweep.scheduler import Sweep
@@ -92,7 +93,7 @@ class Lines(SweepProgress):
     def ended(self, sweep: Sweep, run: RunStatus, seconds: float) -> None:
         number, digits = len(sweep.ended), len(str(len(sweep.runs)))
         what = ": ".join(filter(None, [sweep.ended[run.planned.id], run.planned.name, result(run)]))
-        print(f"{number:>{digits}}/{len(sweep.runs)} {what} in {duration(seconds)}")
+        show(f"{number:>{digits}}/{len(sweep.runs)} {what} in {duration(seconds)}")
 
     def show(self, sweep: Sweep, now: float) -> None:
         if now - self.at >= SECONDS_BETWEEN_LINES:
@@ -101,7 +102,7 @@ class Lines(SweepProgress):
                 f"{self.known[run].planned.name} (round {self.known[run].round})"
                 for run in sweep.held
             ]
-            print("; ".join([self.whole(sweep), *running]), flush=True)
+            show("; ".join([self.whole(sweep), *running]))
         sys.stdout.flush()
 
 

@@ -2,16 +2,18 @@
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from pflbench.data import datasets, prepared
+from pflbench.data import datasets, partition_file, prepared
 from pflbench.data.prepared import Data
 from pflbench.errors import UserError
-from pflbench.records import integrity, run_folder
+from pflbench.records import integrity, provenance, run_folder
 from pflbench.records.run_folder import RunFolder
 from pflbench.records.status import damage, how_it_ended
 from pflbench.report.load import runs
@@ -246,3 +248,55 @@ def test_leases_and_plans_of_other_kinds_do_not_block_a_folder(tmp_path: Path):
         assert book.claim(f"run{number}") is None  # until it has expired
     book.expires = 0.0
     assert all(book.claim(f"run{number}") for number in range(4))
+
+
+# Other machines
+
+
+def test_a_run_that_is_resumed_on_another_kind_of_machine_is_marked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    folder = interrupted(tmp_path)
+    monkeypatch.setattr(provenance, "kind_of_machine", lambda: "an abacus")
+    setup = toy_setup("fedavg", rounds=4)
+    before = {path.name: path.read_bytes() for path in folder.glob("*-*.pt")}
+    with pytest.raises(UserError, match=r"was begun on another kind of machine .*an abacus"):
+        runner.execute(setup, tmp_path, strict=True)
+    assert {path.name: path.read_bytes() for path in folder.glob("*-*.pt")} == before
+    with pytest.warns(UserWarning, match=r"the run is marked"):
+        runner.execute(setup, tmp_path)
+    assert run_folder.read_json(folder / "status.json")["mixed"][1] == "an abacus"
+    (noted,) = runs.single_run(folder, Choice()).notes
+    assert noted == "resumed on another kind of machine, whose last bits may differ"
+
+
+def test_a_run_of_one_kind_of_machine_is_not_marked(tmp_path: Path):
+    folder = interrupted(tmp_path)
+    runner.execute(toy_setup("fedavg", rounds=4), tmp_path, strict=True)
+    assert "mixed" not in run_folder.read_json(folder / "status.json")
+
+
+@pytest.mark.parametrize("name", ["ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_CBWR"])
+def test_settings_that_change_bits_are_another_kind_of_machine(name: str):
+    said = set()
+    for value in ("default", "AVX"):
+        command = [
+            sys.executable,
+            "-c",
+            "from pflbench.records import provenance as p; print(p.kind_of_machine())",
+        ]
+        environment = {**os.environ, name: value}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        said.add(done.stdout)
+    assert len(said) == 2
+
+
+# Partitions in files
+
+
+def test_a_file_whose_clients_test_on_others_training_samples_is_warned_about(tmp_path: Path):
+    rows = [np.arange(0, 6), np.arange(6, 8), np.arange(8, 12), np.arange(5, 7)]
+    names = ["train_0", "test_0", "train_1", "test_1"]
+    np.savez(tmp_path / "split.npz", **dict(zip(names, rows, strict=True)))
+    with pytest.warns(UserWarning, match=r"training and test samples of different clients overlap"):
+        partition_file.read(str(tmp_path / "split.npz"), 20, None)

@@ -177,8 +177,14 @@ def read(folder: Path, planned: Planned, choice: Choice, status: str = "") -> Nu
         sent=_sent(after_start),
         seconds=_seconds(folder),
         logs=_logs(after_start),
-        notes=tuple(dict.fromkeys(reported.get("notes", ()))),
+        notes=tuple(dict.fromkeys([*reported.get("notes", ()), *_mixed(folder)])),
     )
+
+
+def _mixed(folder: Path) -> list[str]:
+    """What to note of a run that was resumed on another kind of machine."""
+    mixed = "mixed" in run_folder.read_or_nothing(folder / "status.json")
+    return ["resumed on another kind of machine, whose last bits may differ"] if mixed else []
 
 
 def mean(table: Floats, weights: Floats | None = None) -> Floats:
