@@ -1,16 +1,23 @@
 """How tests give commands, and what they read of the folders that these leave behind."""
 
+import contextlib
+import io
 import json
-import subprocess
+import os
+import shutil
+import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+
+import pytest
 
 from pflbench import testing
+from pflbench.cli import main
+from pflbench.simulation import fork_server
 
-PFLBENCH = [sys.executable, "-m", "pflbench"]
 Call = Callable[..., tuple[int, str, str]]  # the fixture `call`: exit code, stdout, stderr
 
 
@@ -26,14 +33,86 @@ def fine(call: Call, *words: str) -> str:
     return out
 
 
-def started(*words: object) -> subprocess.Popen[str]:
-    """A command in a process, and in a process group, of its own."""
-    pipe = subprocess.PIPE
-    command = [*PFLBENCH, *map(str, words)]
-    return subprocess.Popen(command, text=True, start_new_session=True, stdout=pipe, stderr=pipe)
+def done(*words: str) -> str:
+    """What a command prints that must succeed, for fixtures of more than one test."""
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        pytest.raises(SystemExit) as end,
+    ):
+        main.main(words)
+    assert (end.value.code, err.getvalue()) == (0, "")
+    return out.getvalue()
 
 
-def wait_until(condition: Callable[[], object], process: subprocess.Popen[Any]) -> None:
+class Started:
+    """A command in a process, and in a process group, of its own.
+
+    The process is forked from a server that has torch loaded, so that it starts at once; what it
+    prints goes to files. Otherwise it is like `subprocess.Popen`.
+    """
+
+    def __init__(self, function: Callable[..., object], *words: object) -> None:
+        self.folder = Path(tempfile.mkdtemp())
+        self.files = [self.folder / name for name in ("stdout", "stderr")]
+        context = fork_server.context()
+        said = (dict(os.environ), self.files, function, words)
+        self.process = context.Process(target=_work, args=said)
+        self.process.start()
+
+    @property
+    def pid(self) -> int:
+        assert self.process.pid
+        return self.process.pid
+
+    @property
+    def returncode(self) -> int:
+        """Of a process that has ended."""
+        assert self.process.exitcode is not None
+        return self.process.exitcode
+
+    def poll(self) -> int | None:
+        return self.process.exitcode
+
+    def kill(self) -> None:
+        self.process.kill()
+
+    def communicate(self, timeout: float = 300) -> tuple[str, str]:
+        """What the process has printed when it has ended."""
+        self.process.join(timeout)
+        assert self.process.exitcode is not None
+        out, err = (path.read_text() if path.exists() else "" for path in self.files)
+        shutil.rmtree(self.folder)
+        return out, err
+
+
+def _work(
+    environment: dict[str, str],
+    files: list[Path],
+    function: Callable[..., object],
+    words: tuple[object, ...],
+) -> None:
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which the server ignores
+    os.environ.clear()
+    os.environ.update(environment)
+    for stream, path in enumerate(files, 1):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), stream)
+    function(*words)
+
+
+def started(*words: object) -> Started:
+    """A command, at work in a process of its own."""
+    return Started(_command, *map(str, words))
+
+
+def _command(*words: str) -> None:
+    sys.argv = ["pflbench", *words]
+    main.main()
+
+
+def wait_until(condition: Callable[[], object], process: Started) -> None:
     """Wait until something is so, or the process has ended."""
     deadline = time.monotonic() + 300
     while not condition() and process.poll() is None:

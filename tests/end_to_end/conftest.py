@@ -16,15 +16,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 @pytest.fixture
 def call(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Call:
     """The command line in this process, in a folder of its own: exit code, stdout, stderr."""
     monkeypatch.chdir(tmp_path)
 
     def run(*words: str) -> tuple[int, str, str]:
-        capsys.readouterr()
+        capfd.readouterr()
         with pytest.raises(SystemExit) as end:
             main.main(words)
-        return int(end.value.code or 0), *capsys.readouterr()
+        return int(end.value.code or 0), *capfd.readouterr()
 
     return run

@@ -1,8 +1,6 @@
 """The experiments that ship: as many runs as the FedCoSR paper has, and every one of them from its file to a report."""
 
-import contextlib
 import functools
-import io
 import json
 import os
 import re
@@ -15,14 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pflbench.cli import main as cli
 from pflbench.methods import registry
 from pflbench.papers.fedcosr.tables import paper_table
 from pflbench.records import plan
 from pflbench.records.plan import Plan, Planned
 from pflbench.sweep import experiment, tuning
 
-from .commands import Call
+from .commands import Call, done
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -170,19 +167,6 @@ def test_the_page_has_the_right_scales():
         assert [int(number) for number in re.findall(r"at most (\d+)", line)] == [
             tier[key] for key in ("rounds", "seeds", "max_samples") if key in tier
         ]
-
-
-def done(*words: str) -> str:
-    """What a command prints that must succeed."""
-    out, err = io.StringIO(), io.StringIO()
-    with (
-        contextlib.redirect_stdout(out),
-        contextlib.redirect_stderr(err),
-        pytest.raises(SystemExit) as end,
-    ):
-        cli.main(words)
-    assert (end.value.code, err.getvalue()) == (0, "")
-    return out.getvalue()
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,6 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 import warnings
 from pathlib import Path
@@ -27,18 +25,9 @@ from pflbench.sweep.launchers.task import Task
 from pflbench.testing import TOY, toy
 from pflbench.testing.problem import toy_setup
 
-from .commands import Call, wait_until
+from .commands import Call, Started, wait_until
 
 SETTINGS: dict[str, Any] = {**TOY, "clients": 8, "participation": 0.25, "rounds": 20}
-SCRIPT = """
-import sys
-from pathlib import Path
-from pflbench.methods.hyperparameters import make_run
-from pflbench.simulation import runner
-if __name__ == "__main__":
-    setup = runner.prepare(make_run("ditto", {settings!r}, {{}}), "ditto")
-    runner.execute(setup, Path(sys.argv[1]), checkpoint_every=2, state_memory=float(sys.argv[2]))
-"""
 
 
 def run(out: Path, memory: float = 2.0, **how: Any) -> Path:
@@ -151,15 +140,14 @@ def test_killed_at_any_touch_of_the_disk_and_resumed_equals_the_unbroken_run(
 
 
 def test_killed_processes_resume_with_other_budgets_and_equal_the_unbroken_run(tmp_path, whole):
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT.format(settings=SETTINGS))
     moments, killed = random.Random(1), 0
-    for target, memory in ((6, "0"), (13, "5e-6")):
-        process = subprocess.Popen([sys.executable, str(script), str(tmp_path), memory])
+    for target, memory in ((6, 0.0), (13, 5e-6)):
+        process = Started(run, tmp_path, memory)
         wait_until(lambda: lines(tmp_path) >= target, process)  # noqa: B023
         time.sleep(moments.random() * 0.02)
         process.kill()
-        killed += process.wait() == -signal.SIGKILL
+        process.communicate()
+        killed += process.returncode == -signal.SIGKILL
     assert killed == 2
     run(tmp_path)
     assert numbers(tmp_path) == whole

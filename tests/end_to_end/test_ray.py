@@ -2,12 +2,11 @@
 
 import json
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from .commands import finished, numbers, started, wait_until
+from .commands import Started, finished, numbers, started, wait_until
 
 ray = pytest.importorskip("ray", reason="Ray is not installed (pip install 'pflbench[ray]')")
 
@@ -39,7 +38,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch):
     signal.signal(signal.SIGTERM, before)
 
 
-def sweep(file: Path, out: Path, *more: str) -> subprocess.Popen[str]:
+def sweep(file: Path, out: Path, *more: str) -> Started:
     return started("sweep", file, "--out", out, "--checkpoint-every", 2, *more)
 
 

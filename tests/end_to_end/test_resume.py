@@ -4,11 +4,11 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 import warnings
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,27 +17,20 @@ from pflbench.errors import RunFailed, UserError
 from pflbench.records.run_folder import RunFolder
 from pflbench.testing import TOY
 
-from .commands import wait_until
+from .commands import Started, wait_until
 
-SETTINGS = {**TOY, "rounds": 60}
-SCRIPT = """
-import sys
-import pflbench
-if __name__ == "__main__":
-    pflbench.run("fedcosr", out=sys.argv[1], workers=int(sys.argv[2]), checkpoint_every=2, **{settings!r})
-"""
+SETTINGS: dict[str, Any] = {**TOY, "rounds": 60}
 
 
-def run(out: Path, **changes):
-    return pflbench.run("fedcosr", out=out, **{"checkpoint_every": 2, **SETTINGS, **changes})
+run = partial(pflbench.run, "fedcosr", checkpoint_every=2, **SETTINGS)
 
 
-def start(tmp_path: Path, out: Path, workers: int = 1) -> subprocess.Popen[bytes]:
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT.format(settings=SETTINGS))
-    return subprocess.Popen(
-        [sys.executable, str(script), str(out), str(workers)], start_new_session=True
-    )
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The records of the unbroken run."""
+    folder = tmp_path_factory.mktemp("whole")
+    run(out=folder)
+    return records(folder)
 
 
 def lines(out: Path) -> int:
@@ -45,42 +38,37 @@ def lines(out: Path) -> int:
     return len(files[0].read_bytes().splitlines()) if files else 0
 
 
-def wait_for(out: Path, count: int, process: subprocess.Popen[bytes]) -> None:
-    wait_until(lambda: lines(out) >= count, process)
-
-
 def records(out: Path) -> bytes:
     (file,) = out.glob("*/rounds.jsonl")
     return file.read_bytes()
 
 
-def test_killed_ten_times_at_random_moments_equals_the_unbroken_run(tmp_path):
-    run(tmp_path / "whole")
+def test_killed_ten_times_at_random_moments_equals_the_unbroken_run(tmp_path, whole):
     moments = random.Random(5)
     killed = 0
     for target in range(3, 58, 5):
-        process = start(tmp_path, tmp_path / "broken")
-        wait_for(tmp_path / "broken", target, process)
+        process = Started(partial(run, out=tmp_path))
+        wait_until(lambda: lines(tmp_path) >= target, process)  # noqa: B023
         time.sleep(moments.random() * 0.05)
         process.kill()
-        killed += process.wait() == -signal.SIGKILL
+        process.communicate()
+        killed += process.returncode == -signal.SIGKILL
     assert killed >= 10
-    run(tmp_path / "broken")
-    assert records(tmp_path / "broken") == records(tmp_path / "whole")
+    run(out=tmp_path)
+    assert records(tmp_path) == whole
 
 
-def test_killed_parent_leaves_no_worker_behind_and_two_workers_resume_the_same(tmp_path):
-    process = start(tmp_path, tmp_path / "broken", workers=2)
-    wait_for(tmp_path / "broken", 7, process)
+def test_killed_parent_leaves_no_worker_behind_and_two_workers_resume_the_same(tmp_path, whole):
+    process = Started(partial(run, out=tmp_path, workers=2))
+    wait_until(lambda: lines(tmp_path) >= 7, process)
     process.kill()
-    process.wait()
+    process.communicate()
     deadline = time.monotonic() + 20
     while _group_lives(process.pid) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not _group_lives(process.pid)
-    run(tmp_path / "broken")
-    run(tmp_path / "whole")
-    assert records(tmp_path / "broken") == records(tmp_path / "whole")
+    run(out=tmp_path)
+    assert records(tmp_path) == whole
 
 
 def _group_lives(group: int) -> bool:
@@ -105,22 +93,21 @@ def broken_off(out: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException)
     with monkeypatch.context() as patch:
         patch.setattr(Federation, "step", breaking)
         with pytest.raises(type(error)):
-            run(out)
+            run(out=out)
     (folder,) = out.glob("fedcosr-*")
     return folder
 
 
-def test_interrupt_saves_the_last_whole_round(tmp_path, monkeypatch):
+def test_interrupt_saves_the_last_whole_round(tmp_path, monkeypatch, whole):
     folder = broken_off(tmp_path / "broken", monkeypatch, KeyboardInterrupt())
     status = json.loads((folder / "status.json").read_text())
     assert (status["status"], status["round"]) == ("stopped", 7)
     assert any(path.name.startswith("checkpoint-000007") for path in folder.iterdir())
-    assert run(tmp_path / "broken").status == "finished"
-    run(tmp_path / "whole")
-    assert records(tmp_path / "broken") == records(tmp_path / "whole")
+    assert run(out=tmp_path / "broken").status == "finished"
+    assert records(tmp_path / "broken") == whole
 
 
-def test_failure_keeps_its_traceback_and_can_be_resumed(tmp_path, monkeypatch):
+def test_failure_keeps_its_traceback_and_can_be_resumed(tmp_path, monkeypatch, whole):
     folder = broken_off(tmp_path / "broken", monkeypatch, RunFailed("it broke", "Traceback: here"))
     status = json.loads((folder / "status.json").read_text())
     assert (status["status"], status["reason"], status["details"]) == (
@@ -128,13 +115,14 @@ def test_failure_keeps_its_traceback_and_can_be_resumed(tmp_path, monkeypatch):
         "it broke",
         "Traceback: here",
     )
-    run(tmp_path / "broken")
-    run(tmp_path / "whole")
-    assert records(tmp_path / "broken") == records(tmp_path / "whole")
+    run(out=tmp_path / "broken")
+    assert records(tmp_path / "broken") == whole
 
 
 @pytest.mark.parametrize("damage", ["flipped", "cut", "all"])
-def test_corrupt_checkpoint_is_named_and_the_one_before_it_used(tmp_path, monkeypatch, damage):
+def test_corrupt_checkpoint_is_named_and_the_one_before_it_used(
+    tmp_path, monkeypatch, whole, damage
+):
     folder = broken_off(tmp_path / "broken", monkeypatch, KeyboardInterrupt())
     older, newest = sorted(folder.glob("checkpoint-*.pt"))
     content = bytearray(newest.read_bytes())
@@ -144,12 +132,11 @@ def test_corrupt_checkpoint_is_named_and_the_one_before_it_used(tmp_path, monkey
         older.write_bytes(b"")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        run(tmp_path / "broken")
+        run(out=tmp_path / "broken")
     named = [str(warning.message) for warning in caught if "corrupt" in str(warning.message)]
     assert newest.name in named[0]
     assert len(named) == (2 if damage == "all" else 1)
-    run(tmp_path / "whole")
-    assert records(tmp_path / "broken") == records(tmp_path / "whole")
+    assert records(tmp_path / "broken") == whole
 
 
 def test_checkpoint_of_another_run_is_refused_and_nothing_is_lost(tmp_path, monkeypatch):
@@ -164,24 +151,23 @@ def test_checkpoint_of_another_run_is_refused_and_nothing_is_lost(tmp_path, monk
 
 
 def test_finished_run_is_not_run_again(tmp_path, monkeypatch):
-    first = run(tmp_path, rounds=2)
+    first = run(out=tmp_path, rounds=2)
     monkeypatch.setattr("pflbench.simulation.federation.Federation.step", None)
-    assert run(tmp_path, rounds=2).accuracy == first.accuracy
+    assert run(out=tmp_path, rounds=2).accuracy == first.accuracy
     assert not list(first.folder.glob("checkpoint-*"))
 
 
 def test_diverged_run_is_recorded_as_such_and_stops(tmp_path):
-    result = run(tmp_path, rounds=20, hparams={"lr": 1e30})
+    result = run(out=tmp_path, rounds=20, hparams={"lr": 1e30})
     assert result.status == "diverged"
     assert len(result.rounds) < 20
     reason = json.loads((result.folder / "status.json").read_text())["reason"]
     assert "not finite" in reason
 
 
-def test_half_a_line_is_cut_off(tmp_path, monkeypatch):
+def test_half_a_line_is_cut_off(tmp_path, monkeypatch, whole):
     folder = broken_off(tmp_path / "broken", monkeypatch, KeyboardInterrupt())
     with (folder / "rounds.jsonl").open("a") as file:
         file.write('{"round": 8, "accu')
-    run(tmp_path / "broken")
-    run(tmp_path / "whole")
-    assert records(tmp_path / "broken") == records(tmp_path / "whole")
+    run(out=tmp_path / "broken")
+    assert records(tmp_path / "broken") == whole

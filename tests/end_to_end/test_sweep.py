@@ -13,14 +13,14 @@ import pytest
 
 from pflbench.records.leases import Leases
 
-from .commands import PFLBENCH, finished, history, numbers, started, wait_until
+from .commands import Call, done, fine, finished, history, numbers, started, wait_until
 
 GRID = """
 title = "a grid for tests"
 algorithms = ["fedavg", "local", "fedper", "fedcosr"]
 seeds = {seeds}
-dataset = "synthetic:samples=240"
-clients = 6
+dataset = "synthetic:samples=160"
+clients = 4
 rounds = {rounds}
 model = "mlp"
 width = 16
@@ -30,22 +30,23 @@ partition = ["dir:0.5", "path:2"]
 """
 
 
-@pytest.fixture
-def grid(tmp_path: Path) -> Path:
-    """40 runs of 12 rounds, a fraction of a second each."""
-    path = tmp_path / "grid.toml"
-    path.write_text(GRID.format(seeds=5, rounds=12))
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """40 runs of 8 rounds, a fraction of a second each."""
+    path = tmp_path_factory.mktemp("grid") / "grid.toml"
+    path.write_text(GRID.format(seeds=5, rounds=8))
     return path
 
 
-def start(file: Path, out: Path, *more: str) -> subprocess.Popen[str]:
-    return started("sweep", file, "--out", out, "--checkpoint-every", 2, "--jobs", 2, *more)
+@pytest.fixture(scope="module")
+def whole(grid: Path) -> dict[str, bytes]:
+    """The records of an unbroken sweep."""
+    done(*sweep(grid, grid.parent / "whole"))
+    return numbers(grid.parent / "whole")
 
 
-def swept(file: Path, out: Path, *more: str) -> tuple[int, str, str]:
-    process = start(file, out, *more)
-    said, complained = process.communicate(timeout=300)
-    return process.returncode, said, complained
+def sweep(file: Path, out: Path, *more: str) -> list[str]:
+    return f"sweep {file} --out {out} --checkpoint-every 2 --jobs 2".split() + list(more)
 
 
 def done_twice(out: Path) -> list[str]:
@@ -63,20 +64,18 @@ def done_twice(out: Path) -> list[str]:
 
 
 def test_forty_runs_killed_five_times_equal_an_unbroken_sweep_and_none_is_done_twice(
-    grid, tmp_path
+    call: Call, grid, whole, tmp_path
 ):
-    assert swept(grid, tmp_path / "whole")[0] == 0
-    whole = numbers(tmp_path / "whole")
     assert len(whole) == 40
     broken, moments, killed = tmp_path / "broken", random.Random(4), 0
     for target in (3, 10, 18, 26, 33):
-        process = start(grid, broken)
+        process = started(*sweep(grid, broken))
         wait_until(lambda: finished(broken) >= target, process)  # noqa: B023
         time.sleep(moments.random() * 0.5)
         process.kill()
         process.communicate()
         killed += process.returncode == -signal.SIGKILL
-    code, said, _ = swept(grid, broken)
+    code, said, _ = call(*sweep(grid, broken))
     assert (killed, code) == (5, 0)
     assert "40 runs: 40 finished" in said
     assert numbers(broken) == whole
@@ -91,7 +90,7 @@ def test_forty_runs_killed_five_times_equal_an_unbroken_sweep_and_none_is_done_t
 
 def test_two_sweeps_at_once_share_the_runs(grid, tmp_path):
     out = tmp_path / "shared"
-    both = [start(grid, out, "--jobs", "1"), start(grid, out, "--jobs", "1")]
+    both = [started(*sweep(grid, out, "--jobs", "1")) for _ in range(2)]
     ends = [process.communicate(timeout=300)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0]
     assert all("40 runs: 40 finished" in said for said in ends)
@@ -104,12 +103,11 @@ def test_two_sweeps_at_once_share_the_runs(grid, tmp_path):
     assert len(owners) == 2
 
 
-def test_a_finished_sweep_runs_nothing_again(grid, tmp_path):
+def test_a_finished_sweep_runs_nothing_again(call: Call, grid, tmp_path):
     out, few = tmp_path / "out", ("--only", "local", "--only", "seed=0")
-    assert swept(grid, out, *few)[0] == 0
+    fine(call, *sweep(grid, out, *few))
     before = {path: path.stat().st_mtime_ns for path in out.glob("*/*")}
-    code, said, _ = swept(grid, out, *few)
-    assert code == 0
+    said = fine(call, *sweep(grid, out, *few))
     assert "2 runs: 2 finished" in said
     assert {
         path: path.stat().st_mtime_ns for path in out.glob("*/*") if path.parent.name != "plans"
@@ -152,18 +150,18 @@ TROUBLE = """
 """
 
 
-def test_a_method_that_fails_in_one_scenario_fails_alone_and_is_retried_alone(tmp_path):
+def test_a_method_that_fails_in_one_scenario_fails_alone_and_is_retried_alone(call: Call, tmp_path):
     plugin, out, marker = tmp_path / "broken.py", tmp_path / "out", tmp_path / "trouble"
     marker.touch()
     plugin.write_text(BROKEN.format(trouble=TROUBLE.format(marker=str(marker))))
     file = tmp_path / "grid.toml"
     text = GRID.format(seeds=1, rounds=4).replace('"fedper", "fedcosr"', f'"{plugin}"')
     file.write_text(text.replace('["dir:0.5", "path:2"]', '["iid", "path:1"]'))
-    code, said, complained = swept(file, out)
+    code, said, complained = call(*sweep(file, out))
     assert code == 1
     assert "6 runs: " in said and "5 finished" in said and "1 failed" in said
     assert (
-        "broken, synthetic:samples=240 path:1, seed 0: Broken failed in round 3, client"
+        "broken, synthetic:samples=160 path:1, seed 0: Broken failed in round 3, client"
         in complained
     )
     line = 1 + plugin.read_text().splitlines().index(
@@ -176,13 +174,12 @@ def test_a_method_that_fails_in_one_scenario_fails_alone_and_is_retried_alone(tm
     ]
     assert "in client_update" in json.loads((failed / "status.json").read_text())["details"]
 
-    again, _, complained = swept(file, out)
+    again, _, complained = call(*sweep(file, out))
     assert again == 1  # it is not run again by itself
     assert history(out)[failed.name] == ["started", "failed"]
 
     marker.unlink()
-    code, said, _ = swept(file, out, "--retry-failed")
-    assert code == 0
+    said = fine(call, *sweep(file, out, "--retry-failed"))
     assert "6 runs: 6 finished" in said
     assert history(out)[failed.name] == ["started", "failed", "started", "finished"]
     assert all(
@@ -198,7 +195,7 @@ def test_a_method_that_fails_in_one_scenario_fails_alone_and_is_retried_alone(tm
 def test_ctrl_c_saves_checkpoints_and_the_same_command_goes_on(tmp_path):
     file, out = tmp_path / "grid.toml", tmp_path / "out"
     file.write_text(GRID.format(seeds=1, rounds=400))
-    process = start(file, out, "--only", "fedcosr", "--checkpoint-every", "1000")
+    process = started(*sweep(file, out, "--only", "fedcosr", "--checkpoint-every", "1000"))
     wait_until(
         lambda: [text.count(b"\n") > 10 for text in numbers(out).values()] == [True, True], process
     )
@@ -217,8 +214,8 @@ def children(pid: int) -> list[int]:
 
 def test_a_killed_worker_fails_its_own_run_only(tmp_path):
     file, out = tmp_path / "grid.toml", tmp_path / "out"
-    file.write_text(GRID.format(seeds=1, rounds=200))
-    process = start(file, out, "--only", "fedcosr,local", "--jobs", "1")
+    file.write_text(GRID.format(seeds=1, rounds=100))
+    process = started(*sweep(file, out, "--only", "fedcosr,local", "--jobs", "1"))
     wait_until(lambda: finished(out) >= 1, process)
     [server] = [
         pid
@@ -247,52 +244,42 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_full_disk_is_told_in_one_line_and_the_sweep_goes_on_when_there_is_space(
-    small_disk, tmp_path
+    call: Call, grid, whole, small_disk
 ):
-    file = tmp_path / "grid.toml"
-    file.write_text(GRID.format(seeds=1, rounds=12))
-    assert swept(file, tmp_path / "whole")[0] == 0
+    first_seed = sweep(grid, small_disk / "out", "--only", "seed=0")
     out, ballast = small_disk / "out", small_disk / "ballast"
     ballast.write_bytes(bytes(800_000))
-    code, _, complained = swept(file, out)
+    code, _, complained = call(*first_seed)
     assert code == 2
     assert complained.count("\n") == 1
     assert "No space left on device; make space; the same command then goes on" in complained
     for path in out.glob("*/*.json"):
         json.loads(path.read_text())
     ballast.unlink()
-    code, said, complained = swept(file, out)
-    assert (code, complained) == (0, "")
-    assert "8 runs: 8 finished" in said
-    assert numbers(out) == numbers(tmp_path / "whole")
+    assert "8 runs: 8 finished" in fine(call, *first_seed)
+    assert len(numbers(out)) == 8
+    assert numbers(out).items() <= whole.items()
 
 
-def test_a_read_only_folder_is_told_in_one_line(small_disk, tmp_path):
-    file = tmp_path / "grid.toml"
-    file.write_text(GRID.format(seeds=1, rounds=12))
+def test_a_read_only_folder_is_told_in_one_line(call: Call, grid, small_disk):
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
-    code, said, complained = swept(file, small_disk / "out")
+    code, said, complained = call(*sweep(grid, small_disk / "out"))
     assert (code, said) == (2, "")
     assert complained.count("\n") == 1
     assert "Read-only file system; choose another --out" in complained
 
 
-def test_status_counts_runs_by_state_while_a_sweep_is_at_work(grid, tmp_path):
+def test_status_counts_runs_by_state_while_a_sweep_is_at_work(call: Call, grid, tmp_path):
     out = tmp_path / "out"
-    process = start(grid, out)
+    process = started(*sweep(grid, out))
     wait_until(lambda: finished(out) >= 2 and Leases(out).leases(), process)
-    shown = subprocess.run(
-        [*PFLBENCH, "status", str(out), "--json"], capture_output=True, text=True, check=True
-    )
+    shown = json.loads(fine(call, "status", str(out), "--json"))
     process.kill()
     process.communicate()
-    (row,) = json.loads(shown.stdout)["experiments"]
+    (row,) = shown["experiments"]
     assert row["experiment"] == "grid"
     assert row["runs"] == 40 == row["finished"] + row["running"] + row["missing"]
     assert row["finished"] >= 2
     assert row["running"] >= 1
     assert row["seconds_left"] > 0
-    after = subprocess.run(
-        [*PFLBENCH, "status", str(out)], capture_output=True, text=True, check=True
-    )
-    assert "running:" not in after.stdout  # the owner is dead
+    assert "running:" not in fine(call, "status", str(out))  # the owner is dead

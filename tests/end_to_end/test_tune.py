@@ -5,13 +5,12 @@ import json
 import random
 import shutil
 import signal
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from .commands import finished, history, numbers, started, wait_until
+from .commands import Started, finished, history, numbers, started, wait_until
 
 TINY = """
 title = "two methods"
@@ -28,7 +27,7 @@ width = 16
 TRIALS = 6  # two generations, the second of them cut short
 
 
-def start(file: Path, out: Path, *more: str) -> subprocess.Popen[str]:
+def start(file: Path, out: Path, *more: str) -> Started:
     return started("tune", file, "--out", out, "--trials", TRIALS, *more)
 
 
