@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from .commands import Started, finished, numbers, started, wait_until
+from .commands import done, finished, numbers, started, wait_until
 
 ray = pytest.importorskip("ray", reason="Ray is not installed (pip install 'pflbench[ray]')")
 
 GRID = """
 algorithms = ["fedavg", "fedper", "fedcosr"]
 seeds = 2
-dataset = "synthetic:samples=240"
-clients = 6
+dataset = "synthetic:samples=160"
+clients = 4
 rounds = 60
 model = "mlp"
 width = 16
@@ -38,20 +38,18 @@ def cluster(monkeypatch: pytest.MonkeyPatch):
     signal.signal(signal.SIGTERM, before)
 
 
-def sweep(file: Path, out: Path, *more: str) -> Started:
-    return started("sweep", file, "--out", out, "--checkpoint-every", 2, *more)
+def sweep(file: Path, out: Path, *more: str) -> list[str]:
+    return f"sweep {file} --out {out} --checkpoint-every 2".split() + list(more)
 
 
 def test_a_node_killed_in_the_middle_changes_nothing(cluster, tmp_path):
     file = tmp_path / "grid.toml"
     file.write_text(GRID)
-    local = sweep(file, tmp_path / "local", "--jobs", "2")
-    local.communicate(timeout=300)
-    assert local.returncode == 0
+    done(*sweep(file, tmp_path / "local", "--jobs", "2"))
 
     doomed = cluster.add_node(num_cpus=1)
     out = tmp_path / "ray"
-    process = sweep(file, out, "--on", "ray", "--address", cluster.address)
+    process = started(*sweep(file, out, "--on", "ray", "--address", cluster.address))
     wait_until(
         lambda: len(numbers(out)) >= 4 and len(list((out / "leases").glob("[!.]*"))) == 2, process
     )
@@ -71,7 +69,7 @@ def test_a_node_killed_in_the_middle_changes_nothing(cluster, tmp_path):
 def test_no_cluster_at_the_address_is_told_in_one_line(tmp_path):
     file = tmp_path / "grid.toml"
     file.write_text(GRID)
-    process = sweep(file, tmp_path / "out", "--on", "ray", "--address", "127.0.0.1:1")
+    process = started(*sweep(file, tmp_path / "out", "--on", "ray", "--address", "127.0.0.1:1"))
     _, complained = process.communicate(timeout=120)
     assert process.returncode == 2
     assert complained.count("\n") == 1

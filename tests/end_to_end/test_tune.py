@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from .commands import Started, finished, history, numbers, started, wait_until
+from .commands import done, finished, history, numbers, started, wait_until
 
 TINY = """
 title = "two methods"
@@ -27,15 +27,8 @@ width = 16
 TRIALS = 6  # two generations, the second of them cut short
 
 
-def start(file: Path, out: Path, *more: str) -> Started:
-    return started("tune", file, "--out", out, "--trials", TRIALS, *more)
-
-
-def tuned(file: Path, out: Path, *more: str) -> str:
-    process = start(file, out, *more)
-    said, complained = process.communicate(timeout=300)
-    assert process.returncode == 0, complained
-    return said
+def tune(file: Path, out: Path, *more: str) -> list[str]:
+    return f"tune {file} --out {out} --trials {TRIALS}".split() + list(more)
 
 
 def results(out: Path) -> dict[str, bytes]:
@@ -60,7 +53,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def whole(file: Path) -> Path:
     """The folder of an unbroken search, two runs at a time."""
     out = file.parent / "whole"
-    said = tuned(file, out, "--jobs", "2")
+    said = done(*tune(file, out, "--jobs", "2"))
     assert "finished: fedprox, digits dir:0.5, trial 0, seed 1000: " in said
     assert "(validation)" in said
     assert f"next: pflbench sweep {out}/tuned.toml" in said
@@ -70,7 +63,7 @@ def whole(file: Path) -> Path:
 
 def test_killed_and_gone_on_with_one_job_it_is_the_same(file: Path, whole: Path, tmp_path: Path):
     broken = tmp_path / "broken"
-    process = start(file, broken, "--jobs", "1")
+    process = started(*tune(file, broken, "--jobs", "1"))
     wait_until(lambda: finished(broken) >= 5, process)
     process.kill()
     process.communicate()
@@ -78,14 +71,14 @@ def test_killed_and_gone_on_with_one_job_it_is_the_same(file: Path, whole: Path,
     ended = {path: path.stat().st_mtime_ns for path in broken.glob("*/status.json")}
     assert 5 <= len(ended) < 2 * TRIALS
     assert not (broken / "tuned.toml").exists()
-    tuned(file, broken, "--jobs", "1")
+    done(*tune(file, broken, "--jobs", "1"))
     assert results(broken) == results(whole)
     assert {path: path.stat().st_mtime_ns for path in ended} == ended
 
 
 def test_two_at_once_share_the_runs(file: Path, whole: Path, tmp_path: Path):
     out = tmp_path / "shared"
-    both = [start(file, out, "--jobs", "1"), start(file, out, "--jobs", "1")]
+    both = [started(*tune(file, out, "--jobs", "1")) for _ in range(2)]
     ends = [process.communicate(timeout=300) for process in both]
     assert [process.returncode for process in both] == [0, 0], ends
     assert results(out) == results(whole)
@@ -108,7 +101,7 @@ def test_accuracies_on_test_samples_change_nothing(file: Path, whole: Path, tmp_
     assert changed > 2 * TRIALS
     for name in ("tuned.toml", "tuning.md", "tuning.csv"):
         (out / name).unlink()
-    code, _, _ = call("tune", str(file), "--out", str(out), "--trials", str(TRIALS))
+    code, _, _ = call(*tune(file, out))
     assert code == 0
     after, before = results(out), results(whole)
     assert [after[name] == before[name] for name in ("tuned.toml", "tuning.md", "tuning.csv")] == [
@@ -118,7 +111,7 @@ def test_accuracies_on_test_samples_change_nothing(file: Path, whole: Path, tmp_
 
 
 def test_the_first_trial_is_the_default_and_all_methods_have_as_many(file: Path, whole: Path, call):
-    code, out, _ = call("tune", str(file), "--out", str(whole), "--trials", str(TRIALS), "--json")
+    code, out, _ = call(*tune(file, whole, "--json"))
     assert code == 0
     rows = json.loads(out)["rows"]
     assert [(row["method"], row["scenario"], row["trials"]) for row in rows] == [
