@@ -12,8 +12,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from pflbench import testing
 from pflbench.cli import main
 from pflbench.simulation import fork_server
@@ -35,14 +33,13 @@ def fine(call: Call, *words: str) -> str:
 
 def done(*words: str) -> str:
     """What a command prints that must succeed, for fixtures of more than one test."""
-    out, err = io.StringIO(), io.StringIO()
-    with (
-        contextlib.redirect_stdout(out),
-        contextlib.redirect_stderr(err),
-        pytest.raises(SystemExit) as end,
-    ):
-        main.main(words)
-    assert (end.value.code, err.getvalue()) == (0, "")
+    out, err, code = io.StringIO(), io.StringIO(), None
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main.main(words)
+        except SystemExit as end:
+            code = end.code
+    assert (code, err.getvalue()) == (0, "")
     return out.getvalue()
 
 
@@ -74,6 +71,10 @@ class Started:
 
     def poll(self) -> int | None:
         return self.process.exitcode
+
+    def said(self) -> str:
+        """What the process has printed so far."""
+        return self.files[0].read_text() if self.files[0].exists() else ""
 
     def kill(self) -> None:
         self.process.kill()

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import re
 import signal
 import subprocess
@@ -18,7 +19,7 @@ from pflbench.config import Run
 from pflbench.records.run_folder import RunFolder
 from pflbench.simulation.federation import Federation
 
-from .commands import SMALL, TOY, Call, fine
+from .commands import SMALL, TOY, Call, fine, started, wait_until
 
 IID = ["--partition", "iid"]
 
@@ -321,15 +322,12 @@ def test_signals_to_a_process_which_is_resumed_each_time_and_equals_the_unbroken
     ]
     done = 0
     for sent, code, workers in [(signal.SIGINT, 130, "2"), (signal.SIGTERM, 143, "1")]:
-        command = [sys.executable, "-m", "pflbench", *words, workers]
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        assert process.stdout is not None
-        told = [next(line for line in process.stdout if re.match(r"round +[1-9]|Fed", line))]
-        process.send_signal(sent)
-        out, err = process.communicate(timeout=120)
-        assert process.returncode == code, (told, out, err)
+        process = started(*words, workers)
+        at_work = re.compile("^round +[1-9]", re.MULTILINE)
+        wait_until(lambda: at_work.search(process.said()), process)  # noqa: B023
+        os.kill(process.pid, sent)
+        out, err = process.communicate()
+        assert process.returncode == code, (out, err)
         assert re.fullmatch(r"stopped after round \d+; the same command resumes\n", err)
         status = json.loads(next(Path("broken").glob("*/status.json")).read_text())
         assert status["status"] == "stopped" and done < status["round"] < 80

@@ -182,7 +182,8 @@ def test_only_one_experiment_and_only_one_kind_of_files(call: Call, runs: Path):
 
 
 def test_files_of_an_earlier_report_go_with_what_they_were_of(call: Call, runs: Path):
-    write_sweep(runs, "other", {**TABLE, "algorithms": ["fedper", "fedrep"]})
+    one_scenario = {"scenarios": [{"partition": ["dir:0.1"]}]}
+    write_sweep(runs, "other", {**TABLE, **one_scenario, "algorithms": ["fedper", "fedrep"]})
     fine(call, "report", str(runs), "--only", "tables", "--only", "page")
     first = files(runs / "report")
     (runs / "report/other/notes.md").write_text("mine")
