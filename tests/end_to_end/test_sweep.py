@@ -167,7 +167,7 @@ def test_a_method_that_fails_in_one_scenario_fails_alone_and_is_retried_alone(ca
     line = 1 + plugin.read_text().splitlines().index(
         '            raise ZeroDivisionError("one class")'
     )
-    assert f"ZeroDivisionError: one class ({plugin}, line {line}); its traceback" in complained
+    assert f"ZeroDivisionError: one class (broken.py, line {line}); its traceback" in complained
     assert "--retry-failed" in complained
     (failed,) = [
         path.parent for path in out.glob("*/status.json") if '"failed"' in path.read_text()

@@ -8,6 +8,7 @@ import pytest
 
 from pflbench import config
 from pflbench.errors import UserError
+from pflbench.methods import registry
 from pflbench.methods.hyperparameters import make_run
 from pflbench.records.plan import Plan, Planned
 from pflbench.sweep import experiment
@@ -506,7 +507,7 @@ AT_SMOKE = {  # methods x scenarios x variants, of one seed
     "ablation": 1 * 6 * 6,
     "adam": 22 * 6,
     **dict.fromkeys(("cifar10", "cifar100", "emnist"), 22 * 2),
-    "digits": len(experiment.registry.names()) * 2,
+    "digits": len(registry.names()) * 2,
     "distributions": 1 * (4 + 2 + 2 + 4),
     "efficiency": 22 * 6,
     "fairness": 5 * 1,
