@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from pflbench.records.status import STATES
 from pflbench.report.figures.learning import POINTS, thinned
 from pflbench.report.load.runs import Choice, Numbers
 from pflbench.report.page.html import (
@@ -303,6 +304,11 @@ def test_notes_are_below_their_table():
     assert seen.text.count("FedAvg, seed 0: all weights are uniform") == 1
     labels = [values.get("aria-label") for tag, values in seen.tags if tag == "ul"]
     assert "Notes on T" in labels and "Notes on U" not in labels
+
+
+def test_every_state_of_a_run_has_a_colour():
+    style = (TEMPLATE / "page.css").read_text()
+    assert [state for state in STATES if f".dot.{state}" not in style] == []
 
 
 def test_a_picture_is_made_small_for_the_screen():

@@ -174,9 +174,10 @@ function facts(title, table) {
 }
 
 function failure(run) {
-  if (!["failed", "diverged"].includes(run.state)) return [];
+  const what = { failed: "It failed", diverged: "It diverged", damaged: "Its records are damaged" }[run.state];
+  if (!what) return [];
   const text = run.details ? [el("pre", { tabindex: "0" }, run.details)] : [];
-  return [el("article", { class: "block failure" }, el("h3", {}, `It ${run.state}`), el("p", {}, run.reason || "No reason is known."), ...text)];
+  return [el("article", { class: "block failure" }, el("h3", {}, what), el("p", {}, run.reason || "No reason is known."), ...text)];
 }
 
 function remarks(run) {
