@@ -17,7 +17,7 @@ from pflbench.testing.compare import difference
 from pflbench.testing.problem import TOY_CNN
 
 KEEP: dict[str, Any] = {"optimizer": "adam", "keep_optimizer": True}
-OWN_STEPS = ("pfedme", "perfedavg")  # their steps are written out
+OWN_STEPS = ("apfl", "pfedme", "perfedavg", "scaffold")  # theirs are plain gradient steps
 B1, B2, EPS = 0.9, 0.999, 1e-8
 
 
@@ -115,7 +115,7 @@ def test_a_run_that_goes_on_from_a_snapshot_equals_one_that_never_stopped(name, 
 
 @pytest.mark.parametrize("name", OWN_STEPS)
 @pytest.mark.parametrize("hparams", [{"optimizer": "adam"}, {"keep_optimizer": True}], ids=str)
-def test_methods_whose_steps_are_written_out_refuse_another_optimizer(name: str, hparams):
+def test_methods_of_plain_gradient_steps_refuse_another_optimizer(name: str, hparams):
     (only,) = hparams
     with pytest.raises(UserError, match=f"hyperparameter {only} = .*: must be one of"):
         toy(name, hparams)

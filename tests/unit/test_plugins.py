@@ -24,7 +24,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     """Writes a method, or any text, to a path in an empty folder, which commands are given in."""
     monkeypatch.chdir(tmp_path)
 
-    def write(path: str, text: str | None = None, title: str = "APFL") -> Path:
+    def write(path: str, text: str | None = None, title: str = "Mixed") -> Path:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(PLUGIN.format(name="Mine", title=title) if text is None else text)
         return Path(path)
@@ -39,64 +39,64 @@ def runs(file: str, **given: object) -> list[tuple[str, str]]:
 
 
 def test_a_path_in_a_file_is_relative_to_the_file_that_names_it(write: Write):
-    write("paper/methods/apfl.py")
-    write("paper/mine.toml", 'algorithms = ["local", "methods/apfl.py"]')
+    write("paper/methods/mixed.py")
+    write("paper/mine.toml", 'algorithms = ["local", "methods/mixed.py"]')
     write("other/more.toml", 'include = "../paper/mine"')
-    assert runs("paper/mine.toml") == [("local", "local"), ("paper/methods/apfl.py", "apfl")]
-    assert runs("other/more.toml")[1] == ("other/../paper/methods/apfl.py", "apfl")
+    assert runs("paper/mine.toml") == [("local", "local"), ("paper/methods/mixed.py", "mixed")]
+    assert runs("other/more.toml")[1] == ("other/../paper/methods/mixed.py", "mixed")
 
 
 def test_paths_of_a_file_in_this_folder_and_whole_paths_stay_as_they_are(write: Write):
-    whole = write("methods/apfl.py").resolve()
+    whole = write("methods/mixed.py").resolve()
     write("mine.py")
     write("mine.toml", f'algorithms = ["mine.py", "{whole}"]')
-    assert runs("mine.toml") == [("mine.py", "mine"), (str(whole), "apfl")]
+    assert runs("mine.toml") == [("mine.py", "mine"), (str(whole), "mixed")]
     write("one.toml", 'algorithms = "mine.py"')
     assert runs("one.toml") == [("mine.py", "mine")]
 
 
 def test_a_file_that_is_not_there_is_named_with_where_it_was_looked_for(write: Write):
-    write("apfl.py")
-    write("paper/mine.toml", 'algorithms = ["apfl.py"]')
-    with pytest.raises(UserError, match=r"no plugin file 'paper/apfl\.py'"):
+    write("mixed.py")
+    write("paper/mine.toml", 'algorithms = ["mixed.py"]')
+    with pytest.raises(UserError, match=r"no plugin file 'paper/mixed\.py'"):
         runs("paper/mine.toml")
 
 
 def test_two_files_of_one_name_are_two_methods(write: Write):
-    write("first/apfl.py")
-    write("second/apfl.py")
+    write("first/mixed.py")
+    write("second/mixed.py")
     text = """
-    algorithms = ["first/apfl.py", "second/apfl.py"]
-    [methods.second_apfl]
+    algorithms = ["first/mixed.py", "second/mixed.py"]
+    [methods.second_mixed]
     rounds = 7
     """
     write("mine.toml", text)
     one, other = experiment.make("mine", experiment.read("mine.toml")).runs
-    assert [one.run.algorithm, other.run.algorithm] == ["first_apfl", "second_apfl"]
+    assert [one.run.algorithm, other.run.algorithm] == ["first_mixed", "second_mixed"]
     assert (one.run.rounds, other.run.rounds) == (200, 7)
     assert one.run.version == other.run.version  # their code is the same, and yet:
-    assert one.id.startswith("first_apfl-") and other.id.startswith("second_apfl-")
+    assert one.id.startswith("first_mixed-") and other.id.startswith("second_mixed-")
 
 
 def test_classes_of_two_files_of_one_name_do_not_mix(write: Write):
-    write("first/apfl.py", title="One")
-    write("second/apfl.py", title="Two")
-    one, two = (registry.load(f"{folder}/apfl.py") for folder in ("first", "second"))
+    write("first/mixed.py", title="One")
+    write("second/mixed.py", title="Two")
+    one, two = (registry.load(f"{folder}/mixed.py") for folder in ("first", "second"))
     assert (one.title, two.title) == ("One", "Two")
-    assert registry.file_of(one) == Path("first/apfl.py").resolve()
-    assert registry.file_of(two) == Path("second/apfl.py").resolve()
+    assert registry.file_of(one) == Path("first/mixed.py").resolve()
+    assert registry.file_of(two) == Path("second/mixed.py").resolve()
 
 
 @pytest.mark.parametrize(
     "paths, names",
     [
-        (["a/apfl.py"], ["apfl"]),
-        (["a/apfl.py", "b/mine.py"], ["apfl", "mine"]),
-        (["a/apfl.py", "a/../a/apfl.py"], ["apfl", "apfl"]),
-        (["a/apfl.py", "b/APFL.py"], ["a_apfl", "b_APFL"]),
-        (["a/x/apfl.py", "b/x/apfl.py"], ["a_x_apfl", "b_x_apfl"]),
-        (["a/apfl.py", "b/apfl.py", "c/a_apfl.py"], None),
-        (["try 1/apfl.py", "try 2/apfl.py"], ["try_1_apfl", "try_2_apfl"]),
+        (["a/mixed.py"], ["mixed"]),
+        (["a/mixed.py", "b/mine.py"], ["mixed", "mine"]),
+        (["a/mixed.py", "a/../a/mixed.py"], ["mixed", "mixed"]),
+        (["a/mixed.py", "b/Mixed.py"], ["a_mixed", "b_Mixed"]),
+        (["a/x/mixed.py", "b/x/mixed.py"], ["a_x_mixed", "b_x_mixed"]),
+        (["a/mixed.py", "b/mixed.py", "c/a_mixed.py"], None),
+        (["try 1/mixed.py", "try 2/mixed.py"], ["try_1_mixed", "try_2_mixed"]),
     ],
 )
 def test_folders_tell_files_of_one_name_apart(paths: list[str], names: list[str] | None):
@@ -114,12 +114,12 @@ def test_a_method_by_name_is_called_as_ever():
 
 
 TWO = """
-algorithms = ["methods/apfl.py", "methods/babu.py"]
-[methods.apfl]
+algorithms = ["methods/mixed.py", "methods/babu.py"]
+[methods.mixed]
 rounds = 3
 [[scenarios]]
 clients = 5
-[scenarios.methods.apfl]
+[scenarios.methods.mixed]
 rounds = 4
 [[variants]]
 label = "only"
@@ -129,7 +129,7 @@ rounds = 5
 
 
 def test_what_is_said_of_a_method_that_is_left_out_is_left_out_too(write: Write):
-    write("methods/apfl.py")
+    write("methods/mixed.py")
     write("methods/babu.py")
     write("mine.toml", TWO)
     table = experiment.overridden(experiment.read("mine.toml"), {"algorithms": ["fedavg"]})
@@ -140,19 +140,21 @@ def test_what_is_said_of_a_method_that_is_left_out_is_left_out_too(write: Write)
 
 
 def test_what_is_said_of_a_method_follows_it_to_its_new_name(write: Write):
-    write("first/apfl.py")
-    write("second/apfl.py")
-    text = 'algorithms = ["first/apfl.py", "second/apfl.py"]\n[methods.first_apfl]\nrounds = 3'
+    write("first/mixed.py")
+    write("second/mixed.py")
+    text = 'algorithms = ["first/mixed.py", "second/mixed.py"]\n[methods.first_mixed]\nrounds = 3'
     write("mine.toml", text)
-    table = experiment.overridden(experiment.read("mine.toml"), {"algorithms": ["./first/apfl.py"]})
+    table = experiment.overridden(
+        experiment.read("mine.toml"), {"algorithms": ["./first/mixed.py"]}
+    )
     (run,) = experiment.make("mine", table).runs
-    assert (run.run.algorithm, run.run.rounds) == ("apfl", 3)
+    assert (run.run.algorithm, run.run.rounds) == ("mixed", 3)
 
 
 def test_a_slip_in_the_name_of_a_method_is_still_told(write: Write):
-    write("methods/apfl.py")
-    write("mine.toml", 'algorithms = ["methods/apfl.py"]\n[methods.aplf]\nrounds = 3')
-    with pytest.raises(UserError, match=r"unknown method in \[methods\] .* did you mean 'apfl'"):
+    write("methods/mixed.py")
+    write("mine.toml", 'algorithms = ["methods/mixed.py"]\n[methods.aplf]\nrounds = 3')
+    with pytest.raises(UserError, match=r"unknown method in \[methods\] .* did you mean 'mixed'"):
         runs("mine.toml")
     with pytest.raises(UserError, match=r"unknown method in \[methods\] of experiment mine 'aplf'"):
         runs("mine.toml", algorithms=["fedavg"])
@@ -161,24 +163,24 @@ def test_a_slip_in_the_name_of_a_method_is_still_told(write: Write):
 @pytest.mark.parametrize(
     "written, names",
     [
-        ("first/apfl.py", ["first_apfl"]),
-        ("./first/apfl.py", ["first_apfl"]),
-        ("paper/second/apfl.py", ["second_apfl"]),
-        ("paper/../paper/second/apfl.py", ["second_apfl"]),
-        ("apfl.py", ["first_apfl", "second_apfl"]),
-        ("apfl", ["first_apfl", "second_apfl"]),
-        ("Second-APFL", ["second_apfl"]),
-        ("APFL v1", ["first_apfl"]),
-        ("APFL*", ["first_apfl", "second_apfl"]),
-        ("second*,Local", ["local", "second_apfl"]),
+        ("first/mixed.py", ["first_mixed"]),
+        ("./first/mixed.py", ["first_mixed"]),
+        ("paper/second/mixed.py", ["second_mixed"]),
+        ("paper/../paper/second/mixed.py", ["second_mixed"]),
+        ("mixed.py", ["first_mixed", "second_mixed"]),
+        ("mixed", ["first_mixed", "second_mixed"]),
+        ("Second-Mixed", ["second_mixed"]),
+        ("Mixed v1", ["first_mixed"]),
+        ("Mixed*", ["first_mixed", "second_mixed"]),
+        ("second*,Local", ["local", "second_mixed"]),
         ("LG-FedAvg", ["lgfedavg"]),
         ("babu.py", []),
     ],
 )
 def test_only_takes_a_method_as_the_user_wrote_it(write: Write, written: str, names: list[str]):
-    write("paper/first/apfl.py", title="APFL v1")
-    write("paper/second/apfl.py", title="APFL v2")
-    four = 'algorithms = ["local", "lgfedavg", "first/apfl.py", "second/apfl.py"]'
+    write("paper/first/mixed.py", title="Mixed v1")
+    write("paper/second/mixed.py", title="Mixed v2")
+    four = 'algorithms = ["local", "lgfedavg", "first/mixed.py", "second/mixed.py"]'
     write("paper/mine.toml", four)
     every = experiment.make("mine", experiment.read("paper/mine.toml")).runs
     assert [run.run.algorithm for run in experiment.chosen(every, [written], [])] == names
@@ -187,16 +189,16 @@ def test_only_takes_a_method_as_the_user_wrote_it(write: Write, written: str, na
 
 
 def test_a_method_in_only_that_there_is_none_of_is_told(write: Write):
-    write("apfl.py")
-    every = experiment.make("mine", {"algorithms": ["local", "apfl.py"]}).runs
-    experiment.check_only(every, ["Local,ap*", "rounds=3", "apfl.py"])
-    with pytest.raises(UserError, match="method in --only 'aplf'; did you mean 'apfl'"):
+    write("mixed.py")
+    every = experiment.make("mine", {"algorithms": ["local", "mixed.py"]}).runs
+    experiment.check_only(every, ["Local,ap*", "rounds=3", "mixed.py"])
+    with pytest.raises(UserError, match="method in --only 'aplf'; did you mean 'mixed'"):
         experiment.check_only(every, ["local,aplf"])
 
 
 def test_a_tuned_file_has_paths_that_are_relative_to_it(write: Write):
-    write("methods/apfl.py")
-    table = {"algorithms": ["methods/apfl.py", "local"]}
+    write("methods/mixed.py")
+    table = {"algorithms": ["methods/mixed.py", "local"]}
     found = tuning.studies("mine", table, grid={"lr": ["0.1"]})
     for study in found:
         study.trials.append(study._trial(0, {"lr": 0.1}))
@@ -204,7 +206,7 @@ def test_a_tuned_file_has_paths_that_are_relative_to_it(write: Write):
     Path("results/tuning").mkdir(parents=True)
     tuning_results.write(Path("results/tuning"), table, found)
     written = tomllib.loads(Path("results/tuning/tuned.toml").read_text())
-    assert written["algorithms"] == ["../../methods/apfl.py", "local"]
+    assert written["algorithms"] == ["../../methods/mixed.py", "local"]
     read = experiment.read("results/tuning/tuned.toml")
     assert [run.run.hparams["lr"] for run in experiment.make("tuned", read).runs] == [0.1, 0.1]
 
