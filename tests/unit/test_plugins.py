@@ -153,10 +153,10 @@ def test_what_is_said_of_a_method_follows_it_to_its_new_name(write: Write):
 
 def test_a_slip_in_the_name_of_a_method_is_still_told(write: Write):
     write("methods/mixed.py")
-    write("mine.toml", 'algorithms = ["methods/mixed.py"]\n[methods.aplf]\nrounds = 3')
+    write("mine.toml", 'algorithms = ["methods/mixed.py"]\n[methods.mixde]\nrounds = 3')
     with pytest.raises(UserError, match=r"unknown method in \[methods\] .* did you mean 'mixed'"):
         runs("mine.toml")
-    with pytest.raises(UserError, match=r"unknown method in \[methods\] of experiment mine 'aplf'"):
+    with pytest.raises(UserError, match=r"unknown method in \[methods\] of experiment mine 'mixde'"):
         runs("mine.toml", algorithms=["fedavg"])
 
 
@@ -191,9 +191,9 @@ def test_only_takes_a_method_as_the_user_wrote_it(write: Write, written: str, na
 def test_a_method_in_only_that_there_is_none_of_is_told(write: Write):
     write("mixed.py")
     every = experiment.make("mine", {"algorithms": ["local", "mixed.py"]}).runs
-    experiment.check_only(every, ["Local,ap*", "rounds=3", "mixed.py"])
-    with pytest.raises(UserError, match="method in --only 'aplf'; did you mean 'mixed'"):
-        experiment.check_only(every, ["local,aplf"])
+    experiment.check_only(every, ["Local,mi*", "rounds=3", "mixed.py"])
+    with pytest.raises(UserError, match="method in --only 'mixde'; did you mean 'mixed'"):
+        experiment.check_only(every, ["local,mixde"])
 
 
 def test_a_tuned_file_has_paths_that_are_relative_to_it(write: Write):
