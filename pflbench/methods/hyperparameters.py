@@ -39,11 +39,16 @@ def complete(hparams: type[Hparams], given: Mapping[str, Any], dataset: str, tit
     for name in given:
         if name not in fields:
             raise unknown(f"hyperparameter of {title}", name, fields)
-    values = {name: default_for(f, dataset) for name, f in fields.items()}
+    values = defaults(hparams, dataset)
     for name, text in given.items():
         values[name] = typed("hyperparameter", name, hparams, text)
         _check_allowed(name, values[name], fields[name].metadata["allowed"])
     return hparams(**values)
+
+
+def defaults(hparams: type[Hparams], dataset: str) -> dict[str, Any]:
+    """The default of every hyperparameter for a data set."""
+    return {f.name: default_for(f, dataset) for f in dataclasses.fields(hparams)}
 
 
 def default_for(f: "dataclasses.Field[Any]", dataset: str) -> Any:

@@ -22,6 +22,7 @@ from pflbench.report.load.parallel import each
 from pflbench.report.load.runs import Choice, Experiment
 from pflbench.report.page.html import Picture, Sheet, render, small
 from pflbench.report.render.parts import FigurePart, Section, TablePart
+from pflbench.report.words import slug
 
 KINDS = ("tables", "figures", "page")
 FORMS = {
@@ -173,12 +174,11 @@ def make(
 
 
 def about_methods(experiments: Sequence[Experiment]) -> Section:
-    """What the methods are, from their plugins."""
-    from pflbench.report.tables.methods import plugin_tables
+    """What the methods are, from the records of their runs."""
+    from pflbench.report.tables.methods import method_tables
 
-    plugins = [run.planned.plugin for experiment in experiments for run in experiment.runs]
-    made, notes = plugin_tables(plugins)
-    return Section(METHODS, "The methods", tuple(notes), tuple(made))
+    runs = [run for experiment in experiments for run in experiment.runs]
+    return Section(METHODS, "The methods", (), tuple(method_tables(runs)))
 
 
 def table_files(tables: Sequence[TablePart]) -> dict[str, bytes]:
@@ -191,7 +191,8 @@ def table_files(tables: Sequence[TablePart]) -> dict[str, bytes]:
             ".csv": table.csv,
             ".md": table.markdown,
         }
-        found |= {f"{table.name}{ending}": text.encode() for ending, text in forms.items() if text}
+        name = slug(table.name)
+        found |= {f"{name}{ending}": text.encode() for ending, text in forms.items() if text}
     return found
 
 

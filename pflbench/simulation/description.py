@@ -4,6 +4,8 @@ from typing import Any
 
 from pflbench import config
 from pflbench.data import class_counts
+from pflbench.methods import describe
+from pflbench.methods.hyperparameters import defaults
 from pflbench.records import provenance
 from pflbench.simulation.client_worker import Setup
 
@@ -26,9 +28,14 @@ def _method(setup: Setup) -> dict[str, Any]:
     down, up = method.costs()
     return {
         "title": method.title,
+        "family": method.family,
+        "evaluated_model": describe.documented(describe.docstring(type(method)))[1].get(
+            "Evaluated", ""
+        ),
         "evaluation_point": method.evaluation_point,
         "one_shot": method.one_shot,
         "costs": {"down": down, "up": up},
+        "defaults": defaults(type(method.hp), setup.run.dataset),
     }
 
 

@@ -222,7 +222,7 @@ def test_a_sweep_without_a_finished_run_is_reported_too(call: Call, tmp_path: Pa
     out = fine(call, "report", "runs")
     assert out.splitlines() == [
         "mine: 12 runs, of them 12 missing",
-        "written to runs/report: methods, index.html",
+        "written to runs/report: index.html",
     ]
     assert "12 missing" in Path("runs/report/index.html").read_text()
 

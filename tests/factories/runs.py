@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pflbench.config import Run, read_run
+from pflbench.methods import hyperparameters, registry
 from pflbench.methods.files import plain
 from pflbench.papers import papers
 from pflbench.records import report_options
@@ -71,6 +72,9 @@ def about_run(
         "scale": scale,
         "method": {
             "title": title or TITLES.get(name, name),
+            "family": "Standard",
+            "evaluated_model": "the personal model",
+            "defaults": _defaults(name, str(config["dataset"])),
             "evaluation_point": point,
             "one_shot": one_shot,
             "costs": {"down": down, "up": up},
@@ -79,6 +83,13 @@ def about_run(
         "partition": {"digest": digest, **sizes, **by_class},
         **made_with(cores),
     }
+
+
+def _defaults(method: str, dataset: str) -> dict[str, Any]:
+    """The default hyperparameters of a method that ships; of another, none are known."""
+    if method not in registry.names():
+        return {}
+    return hyperparameters.defaults(registry.hparams_type(registry.load(method)), dataset)
 
 
 def made_with(cores: int = 2) -> dict[str, dict[str, Any]]:

@@ -12,7 +12,7 @@ from pflbench.report.grouping.layout import lay_out
 from pflbench.report.load.runs import Choice, Numbers
 from pflbench.report.tables import accuracy, fairness, variability
 from pflbench.report.tables.all_tables import tables
-from pflbench.report.tables.methods import plugin_tables
+from pflbench.report.tables.methods import method_tables
 from tests.factories.runs import experiment, layout, only, run
 
 # Cells
@@ -291,16 +291,15 @@ def test_scarce_clients_and_the_others():
     assert "scarce clients" not in part.caption
 
 
-# Plugins
+# Methods
 
 
-def test_plugins_fill_the_tables_of_methods():
-    parts, said = plugin_tables(["fedper", "fedavg", "nosuch", "fedavg"])
-    methods = only(parts, "methods")
+def test_records_fill_the_table_of_methods():
+    runs = [run("fedper"), run("fedavg"), run("nosuch", status="missing"), run("fedavg", seed=1)]
+    methods = only(method_tables(runs), "methods")
     assert methods.headers == ("Method", "Family", "Evaluated", "Evaluated model")
     assert [row[0] for row in methods.rows] == ["FedAvg", "FedPer"]
-    assert methods.rows[1][1:3] == ("Model splitting", "pre")
-    assert len(said) == 1 and "nosuch" in said[0]
+    assert methods.rows[1][1:] == ("Standard", "pre", "the personal model")
 
 
 def test_all_tables_of_an_experiment_have_all_forms():

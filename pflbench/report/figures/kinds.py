@@ -18,6 +18,7 @@ from pflbench.report.grouping import selection
 from pflbench.report.grouping.overview import Overview, overview
 from pflbench.report.load.runs import Choice, Experiment
 from pflbench.report.render.parts import FigurePart
+from pflbench.report.words import slug
 
 
 def figures(experiment: Experiment, choice: Choice) -> tuple[list[FigurePart], list[str]]:
@@ -28,10 +29,10 @@ def figures(experiment: Experiment, choice: Choice) -> tuple[list[FigurePart], l
         if isinstance(found, str):
             notes.append(found)
             continue
-        name, number = found.name, 1
+        name, number = slug(found.name), 1
         while name in parts:
             number += 1
-            name = f"{found.name}-{number}"
+            name = f"{slug(found.name)}-{number}"
         parts[name] = dataclasses.replace(found, name=name)
     return list(parts.values()), notes
 

@@ -11,6 +11,7 @@ from itertools import groupby
 from pflbench.report.render import latex
 from pflbench.report.render.parts import TablePart
 from pflbench.report.render.text import markdown_notes, plain
+from pflbench.report.words import csv_text
 
 Value = str | float | None
 DASH = "\u2013"
@@ -161,7 +162,10 @@ def _csv(headers: Sequence[str], rows: Sequence[Sequence[Value]]) -> str:
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(headers)
     lines.writerows(
-        [[value if isinstance(value, str) else _number(value) for value in row] for row in rows]
+        [
+            [csv_text(value) if isinstance(value, str) else _number(value) for value in row]
+            for row in rows
+        ]
     )
     return text.getvalue()
 

@@ -18,7 +18,7 @@ from pflbench.report.render.marks import (
     Table,
 )
 from pflbench.report.render.notation import Notation, Place, Style
-from pflbench.report.words import span
+from pflbench.report.words import csv_text, span
 
 MEAN = "Mean"
 # States of a cell that has no number, and their letters.
@@ -153,15 +153,16 @@ def long_csv(marked: Marked) -> str:
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow([*CSV, *MEASURES, *names, "seeds", "state", "outdated", "notes"])
     for column in table.columns:
-        head = [column.key, column.group, column.title]
+        head = [csv_text(text) for text in (column.key, column.group, column.title)]
         for row in table.rows:
             one = table.cell(row.title, column.key)
             marks = [marked.mark(row.title, column.key, measure) for measure in MEASURES]
             said = [*(m.rank for m in marks), *(m.mean for m in marks), *(m.base for m in marks)]
             numbers = [one.value(measure) for measure in MEASURES]
             version = "yes" if one.outdated else "no"
-            end = [one.seeds, one.state, version, "; ".join(one.notes)]
-            lines.writerow([*head, row.method, row.variant, row.kind, *numbers, *said, *end])
+            end = [one.seeds, one.state, version, csv_text("; ".join(one.notes))]
+            names_of_row = [csv_text(row.method), csv_text(row.variant), row.kind]
+            lines.writerow([*head, *names_of_row, *numbers, *said, *end])
         means = [marked.means[column.key, measure] for measure in MEASURES]
         lines.writerow([*head, MEAN, "", "mean", *means, *[""] * (len(names) + 4)])
     return text.getvalue()

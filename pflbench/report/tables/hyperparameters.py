@@ -1,14 +1,10 @@
 """The hyperparameters that the runs of a report had, and where they are not the defaults."""
 
-import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pflbench.errors import UserError
-from pflbench.methods import registry
-from pflbench.methods.hyperparameters import default_for
 from pflbench.report.grouping.layout import Layout, counted
 from pflbench.report.render.grid import Head, Value, grid, label_of, without_empty
 from pflbench.report.render.marks import Row
@@ -16,7 +12,6 @@ from pflbench.report.render.parts import TablePart
 
 CHANGED = "*"  # marks a value that is not the default
 SHORT = 20  # letters of values that need no second line
-Fields = Mapping[str, "dataclasses.Field[Any]"]
 
 
 @dataclass(frozen=True)
@@ -41,8 +36,7 @@ Values = dict[str, list[Used]]  # of a method, by name
 
 def tables(layout: Layout) -> tuple[list[TablePart], list[str]]:
     """A row for every method and hyperparameter; what all methods have alike is in the caption."""
-    fields, notes = _fields(layout)
-    found = {row: _used(layout, row, fields[row]) for row in layout.rows}
+    found = {row: _used(layout, row) for row in layout.rows}
     used = {row: values for row, values in found.items() if values}
     shared = _shared(list(used.values()))
     rows: list[list[Value]] = []
@@ -51,7 +45,7 @@ def tables(layout: Layout) -> tuple[list[TablePart], list[str]]:
             if name not in shared:
                 rows.append([row.title, name, _said(entries), _defaults(entries)])
     if not used:
-        return [], notes
+        return [], []
     if not rows:
         common = {name: _of_all(used, name) for name in shared}
         rows = [["All methods", name, _said(of), _defaults(of)] for name, of in common.items()]
@@ -64,37 +58,18 @@ def tables(layout: Layout) -> tuple[list[TablePart], list[str]]:
     caption = _caption(shared, used, any(entry.changed for entry in every))
     name = "hyperparameters"
     label = label_of(layout.plan.name, name)
-    return [grid(name, "Hyperparameters", caption, heads, rows, label)], notes
+    return [grid(name, "Hyperparameters", caption, heads, rows, label)], []
 
 
-def _fields(layout: Layout) -> tuple[dict[Row, Fields], list[str]]:
-    """The hyperparameters of every method as its plugin declares them; a plugin that cannot be
-    loaded is a note.
-    """
-    found: dict[Row, Fields] = {}
-    notes = []
-    for (row, _), runs in layout.cells.items():
-        if row in found:
-            continue
-        found[row] = {}
-        try:
-            declared = registry.hparams_type(registry.load(runs[0].planned.plugin))
-            found[row] = {field.name: field for field in dataclasses.fields(declared)}
-        except UserError as error:
-            notes.append(f"The default hyperparameters of {row.title} are not known: {error}.")
-    return found, notes
-
-
-def _used(layout: Layout, row: Row, fields: Fields) -> Values:
+def _used(layout: Layout, row: Row) -> Values:
     """What the runs that count had, from their records. All runs of a cell have the same."""
     found: Values = {}
     for column in layout.columns:
         for run in counted(layout.cell(row, column.key))[:1]:
             config: Mapping[str, Any] = run.about.get("config", run.planned.config)
+            defaults = run.about.get("method", {}).get("defaults", {})
             for name, value in config.get("hparams", {}).items():
-                known = name in fields
-                default = default_for(fields[name], config["dataset"]) if known else value
-                entry = Used(column.line, _text(value), _text(default))
+                entry = Used(column.line, _text(value), _text(defaults.get(name, value)))
                 found.setdefault(name, []).append(entry)
     return found
 
