@@ -165,6 +165,29 @@ def test_one_client_with_beta_1_makes_the_shared_means_its_class_means_where_it_
     torch.testing.assert_close(S, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("n, scatter", [(1, 0.0), (2, 2.0), (3, 4.0)])
+def test_scatter_of_few_samples_is_over_n_minus_1_and_at_least_1(n: int, scatter: float):
+    """Samples 1, 3 and 5 of one class in every entry; with one there is nothing but the ridge."""
+    algorithm: Any = toy("pfedfda").algorithm
+    z = torch.tensor([1.0, 3.0, 5.0], dtype=torch.float64)[:n, None].expand(n, 8)
+    shared = plugin.Gaussians(torch.full((4, 8), 9.0).double(), torch.eye(8).double())
+    M, S = algorithm.estimated(z, torch.zeros(n, dtype=torch.int64), shared, passes=1)
+    ridge = torch.eye(8, dtype=torch.float64) + 1e-4
+    torch.testing.assert_close(S, scatter + ridge)
+    assert (M[0] == (3.0 if n == 3 else 9.0)).all()  # known from three samples on
+    assert (M[1:] == 9.0).all()
+
+
+def test_a_client_without_training_data_has_uniform_priors_and_the_global_gaussians():
+    federation = toy("pfedfda")
+    client = federation.client(0)
+    client = replace(client, y=client.y[:0])
+    torch.testing.assert_close(plugin.priors(client), torch.full((4,), 0.25).double())
+    reply, _ = federation.algorithm.client_update(client, federation.server)
+    for part in ("means", "covariance"):
+        assert torch.equal(reply[part], federation.server[part])
+
+
 def test_shared_gaussians_are_weighed_by_samples_not_by_class():
     federation = toy("pfedfda", {"lr": 0.1})
     algorithm = federation.algorithm
@@ -267,6 +290,14 @@ def test_features_that_are_not_finite_keep_the_old_beta_and_do_not_break_the_cli
     }
     _, state = federation.algorithm.client_update(client, message)
     assert torch.equal(state["beta"], client.state["beta"])
+
+
+def test_both_betas_are_logged():
+    federation = played(toy("pfedfda", {"lr": 0.1}), 1)
+    with collect_logs() as logs:
+        _, state = federation.algorithm.client_update(federation.client(0), federation.server)
+    assert [logs["beta_means"], logs["beta_covariance"]] == state["beta"].tolist()
+    assert state["beta"][0] != state["beta"][1]
 
 
 def test_evaluation_solves_beta_anew_whatever_it_was_and_logs_it_and_writes_nothing_back():
