@@ -156,6 +156,15 @@ def test_under_privacy_the_change_from_the_received_body_is_clipped():
     torch.testing.assert_close(distance(reply["phi"]).item(), 0.05, rtol=1e-3, atol=0)
 
 
+def test_under_privacy_the_body_has_noise_of_2_s_sigma():
+    federation = toy("fedcosr", {**NOISY, "lr": 0.0})  # what is sent is the received body, noised
+    start = federation.server["phi"]
+    reply, _ = federation.algorithm.client_update(federation.client(0), federation.server)
+    noise = torch.cat([(reply["phi"][name] - start[name]).flatten() for name in start])
+    assert noise.std().item() == pytest.approx(2 * 0.1 * 0.5, rel=0.1)
+    assert len(noise.unique()) > 0.9 * len(noise)
+
+
 def test_under_privacy_representations_are_those_of_the_released_body():
     federation = toy("fedcosr", NOISY)
     algorithm, client = federation.algorithm, federation.client(0)
