@@ -1,6 +1,8 @@
-"""Sets of methods by name: `all`, and the methods that a paper compares, as `<paper>-paper`.
+"""Sets of methods by name: `all`, the methods that a paper compares, as `<paper>-paper`, and those
+that have published numbers, as `<source>-leaderboard`.
 
-Each is a list in one place: the files of the methods, or the table of methods in a paper's folder.
+Each is a list in one place: the files of the methods, or a table in the folder of the paper or the
+leaderboard.
 """
 
 import csv
@@ -37,5 +39,9 @@ def methods(asked: list[str]) -> list[str]:
 
 
 def _tables() -> dict[str, Path]:
-    """By name of the set, the tables of methods of the papers."""
-    return {f"{path.parent.name}-paper": path for path in sorted(PAPERS.glob("*/methods.csv"))}
+    """By name of the set, the tables of methods of papers and leaderboards."""
+    found = {}
+    for kind, file in (("paper", "methods.csv"), ("leaderboard", "leaderboard.csv")):
+        for path in sorted(PAPERS.glob(f"*/{file}")):
+            found[f"{path.parent.name}-{kind}"] = path
+    return found

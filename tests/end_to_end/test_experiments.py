@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pflbench.methods import registry
+from pflbench.methods import registry, sets
 from pflbench.papers.fedcosr.tables import paper_table
 from pflbench.records import plan
 from pflbench.records.plan import Plan, Planned
@@ -24,6 +24,7 @@ from .commands import Call, done
 ROOT = Path(__file__).resolve().parents[2]
 
 EVERY = len(registry.names())
+ON_THE_LEADERBOARD = 1 + len(sets.members("pfllib-leaderboard"))  # and Local
 # Methods x scenarios x variants x seeds: the cells of an experiment, and the runs that differ.
 RUNS = {
     "main": (22 * 6 * 5, 22 * 6 * 5),  # three data sets, practical and pathological
@@ -42,7 +43,7 @@ RUNS = {
     "quickstart": (22 * 2, 22 * 2),
     "digits": (EVERY * 2 * 3, EVERY * 2 * 3),
     **dict.fromkeys(("cifar10", "emnist", "cifar100"), (22 * 2 * 3, 22 * 2 * 3)),
-    "leaderboard": (11 * 3, 11 * 3),
+    "leaderboard": (ON_THE_LEADERBOARD * 3, ON_THE_LEADERBOARD * 3),
 }
 SEEDS = {  # others: 5
     **dict.fromkeys(("representations", "distributions", "quickstart"), 1),

@@ -8,7 +8,7 @@ import pytest
 
 from pflbench import config
 from pflbench.errors import UserError
-from pflbench.methods import registry
+from pflbench.methods import registry, sets
 from pflbench.methods.hyperparameters import make_run
 from pflbench.records.plan import Plan, Planned
 from pflbench.sweep import experiment
@@ -511,7 +511,7 @@ AT_SMOKE = {  # methods x scenarios x variants, of one seed
     "distributions": 1 * (4 + 2 + 2 + 4),
     "efficiency": 22 * 6,
     "fairness": 5 * 1,
-    "leaderboard": 11 * 1,
+    "leaderboard": 1 + len(sets.members("pfllib-leaderboard")),
     "main": 22 * 6,
     "quickstart": 22 * 2,
     "representations": 5 * 2,
