@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import pickle
 import warnings
 from pathlib import Path
 from typing import Any
@@ -178,6 +179,28 @@ def test_a_file_that_is_not_sound_is_named_in_one_line(tmp_path, damage):
         RunFailed, match=f"state of client 0 in .*{file.name} is missing or corrupt"
     ):
         states[0]
+
+
+class Harmful:
+    """Unpickled, it makes a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(self.folder),)
+
+
+def test_reading_a_state_executes_nothing(tmp_path):
+    states = kept(tmp_path, 0, clients=1)
+    torch.save({"v": Harmful(tmp_path / "made")}, tmp_path / "harmful")
+    content = (tmp_path / "harmful").read_bytes()
+    name = f"000000-000000-{hashlib.sha256(content).hexdigest()[:16]}.pt"
+    (states.folder / name).write_bytes(content)
+    states[0] = name
+    with pytest.raises(pickle.UnpicklingError):
+        states[0]
+    assert not (tmp_path / "made").exists()
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path):

@@ -117,11 +117,15 @@ def test_the_trained_model_may_edit_what_it_is_given():
     class Spoils(Trains):
         def trained_model(self, client: Any, message: Any, reply: Any) -> Model:
             client.state["said"].fill_(9)
+            client.optimizers["train"]["m"]["w"].fill_(9)
             reply["v"].fill_(9)
             return 0
 
-    result = work(Spoils, message=MESSAGE, evaluate=True)
+    kept = {"train": {"m": {"w": torch.tensor(3)}}}
+    state = {client_worker.OPTIMIZERS: kept}
+    result = work(Spoils, message=MESSAGE, state=state, evaluate=True)
     assert (int(result.reply["v"]), int(result.state["said"])) == (2, 2)
+    assert result.state[client_worker.OPTIMIZERS] == kept
 
 
 def test_the_personal_model_and_extra_ones_are_evaluated():

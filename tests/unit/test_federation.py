@@ -122,12 +122,14 @@ def test_of_a_sample_that_never_trained_post_is_the_untrained_accuracy_from_the_
     assert number > 1
 
 
-def test_a_method_whose_trained_model_is_none_has_no_post():
+@pytest.mark.parametrize("participation", [1.0, 0.25])
+def test_a_method_whose_trained_model_is_none_has_no_post(participation):
     class Nothing(Constant):
         def trained_model(self, client: Any, message: Any, reply: Any) -> Any:
             return None
 
-    assert [*federation_of(Nothing).step()[0]["accuracy"]] == ["pre"]
+    federation = federation_of(Nothing, participation=participation)
+    assert [*federation.step()[0]["accuracy"]] == ["pre"]
 
 
 @pytest.mark.parametrize(

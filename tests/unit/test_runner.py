@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from pflbench.api import Params
 from pflbench.data import partition
 from pflbench.data.prepared import Data
 from pflbench.errors import RunFailed, UserError
@@ -19,7 +20,7 @@ from pflbench.simulation import engine, runner
 from pflbench.simulation.client_states import ClientStates
 from pflbench.simulation.cohort import Diverged
 from pflbench.simulation.federation import Federation
-from pflbench.testing import TOY
+from pflbench.testing import TOY, equal
 from pflbench.testing.problem import toy_setup
 from tests.factories.federations import Constant, setup_of
 
@@ -75,10 +76,13 @@ def test_the_partition_has_a_seed_of_its_own_if_asked_for():
         assert [digest(seed=seed, partition_seed=other) for other in range(3)] == by_seed
 
 
-def test_another_partition_seed_leaves_the_initial_model_as_it_is():
-    one, other = (toy_setup("fedavg", seed=1, partition_seed=seed).algorithm() for seed in (0, 2))
-    for name, p in one.task.initial.items():
-        assert torch.equal(p, other.task.initial[name])
+def initial(**settings: Any) -> Params:
+    return toy_setup("fedavg", **settings).algorithm().task.initial
+
+
+def test_the_initial_model_depends_on_the_seed_but_not_on_that_of_the_partition():
+    assert equal(initial(seed=1, partition_seed=0), initial(seed=1, partition_seed=2))
+    assert not equal(initial(seed=1, partition_seed=0), initial(seed=2, partition_seed=0))
 
 
 def test_every_option_of_the_partition_comes_from_the_run(monkeypatch):
