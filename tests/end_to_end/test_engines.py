@@ -10,8 +10,9 @@ import pytest
 
 import pflbench
 from pflbench.errors import RunFailed
+from pflbench.simulation import engine
 from pflbench.simulation.client_worker import ClientJob
-from pflbench.simulation.engine import Processes
+from pflbench.simulation.engine import Processes, Serial
 from pflbench.simulation.federation import Federation
 from pflbench.testing import TOY
 from pflbench.testing.problem import toy_setup
@@ -41,6 +42,13 @@ def test_one_worker_and_more_write_the_same_bytes(tmp_path, method, settings, wo
     assert len(one) == (2 if "representations" in settings else 1)
     assert len(one["rounds.jsonl"].splitlines()) == settings["rounds"] + 1
     assert (b'"post_validation":' in one["rounds.jsonl"]) == ("validation" in settings)
+
+
+def test_one_worker_is_this_process_and_more_are_processes(monkeypatch):
+    monkeypatch.setattr(engine, "Processes", lambda setup, workers: f"{workers} processes")
+    setup = toy_setup("fedavg")
+    assert isinstance(engine.start(setup, 1), Serial)
+    assert [engine.start(setup, workers) for workers in (2, 3)] == ["2 processes", "3 processes"]
 
 
 PLUGIN = '''

@@ -42,11 +42,17 @@ def test_worst_decile_is_the_worst_tenth_rounded_up():
     assert fairness.worst_decile(np.arange(21) / 100) == pytest.approx(0.01)  # three clients
 
 
+@pytest.mark.filterwarnings("error")
+def test_there_is_no_worst_decile_of_nobody():
+    assert math.isnan(fairness.worst_decile([]))
+
+
 def test_jain_and_variation_by_hand():
     assert fairness.jain([0.5, 0.5, 0.5]) == pytest.approx(1)
     assert fairness.jain([1, 0, 0, 0]) == pytest.approx(1 / 4)
     assert fairness.jain([0.2, 0.4]) == pytest.approx(0.36 / (2 * 0.2))
     assert fairness.variation([0.2, 0.4]) == pytest.approx(0.1 / 0.3)
+    assert fairness.variation([0.0, 0.4]) == pytest.approx(1)  # some clients may have nothing
     assert math.isnan(fairness.jain([0, 0])) and math.isnan(fairness.variation([0, 0]))
     x = np.random.default_rng(0).random(30)
     assert fairness.jain(x) == pytest.approx(1 / (1 + fairness.variation(x) ** 2))
@@ -62,6 +68,7 @@ def test_client_summary_has_a_row_for_every_run():
             }
         )
     ).set_index("method")
+    assert [*table.index] == ["Local", "FedAvg", "FedX"]  # in order of appearance
     ours = table.loc["FedX"]
     assert (ours["scenario"], ours["seed"], ours["clients"], ours["accuracy"]) == (
         "s",

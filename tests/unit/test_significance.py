@@ -39,6 +39,13 @@ def test_signed_rank_is_scipys_test_over_all_signs_where_there_are_ties_and_zero
         assert significance.signed_rank(d) == pytest.approx(expected, rel=1e-12)
 
 
+def test_ties_have_average_ranks_of_which_two_make_a_whole_one():
+    """Ranks 1.5, 1.5 (negative), 3, 4: of the 16 signs W- <= 3 for {}, {1.5} twice, {1.5, 1.5} and
+    {3}.
+    """
+    assert significance.signed_rank([-0.1, -0.1, 0.2, 0.3]) == 2 * 5 / 16
+
+
 def test_zeros_are_ranked_and_then_carry_no_sign():
     """Ranks 1.5, 1.5 (zeros), 3, 4, 5: of the 8 signs of 3, 4, 5 only {} and {3} have W- <= 3."""
     assert significance.signed_rank([0, 0, -0.1, 0.2, 0.3]) == 2 * 2 / 8
