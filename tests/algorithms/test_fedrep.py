@@ -142,24 +142,11 @@ def test_client_order_does_not_matter():
 def test_one_client_trains_head_and_body_in_turn_and_is_not_local():
     federation = toy("fedrep", {"lr": 0.1}, clients=1)
     theta, hp = federation.algorithm.task.initial, federation.algorithm.hp
+    four, one = (dataclasses.replace(hp, epochs=epochs) for epochs in (4, 1))
     for round in range(2):
         client = dataclasses.replace(federation.client(0), round=round)
-        theta = local_sgd(
-            cross_entropy_loss,
-            theta,
-            client,
-            dataclasses.replace(hp, epochs=4),
-            part="head",
-            stream="head",
-        )
-        theta = local_sgd(
-            cross_entropy_loss,
-            theta,
-            client,
-            dataclasses.replace(hp, epochs=1),
-            part="body",
-            stream="base",
-        )
+        theta = local_sgd(cross_entropy_loss, theta, client, four, part="head", stream="head")
+        theta = local_sgd(cross_entropy_loss, theta, client, one, part="body", stream="base")
     played(federation, 2)
     assert equal({**federation.server["phi"], **federation.states[0]["pi"]}, theta)
     alone = played(toy("local", {"lr": 0.1, "epochs": 5}, clients=1))

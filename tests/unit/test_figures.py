@@ -619,22 +619,13 @@ def test_figures_of_methods_over_scenarios():
 def test_a_method_has_the_same_colour_in_all_figures():
     runs = [
         made(
-            "moon",
-            0.6,
+            method,
+            accuracy,
             data_fraction=keep,
             scarce_clients=2,
             words=f"digits dir:0.1 data_fraction={keep}",
         )
-        for keep in (0.1, 0.2)
-    ]
-    runs += [
-        made(
-            "fedper",
-            0.5,
-            data_fraction=keep,
-            scarce_clients=2,
-            words=f"digits dir:0.1 data_fraction={keep}",
-        )
+        for method, accuracy in (("moon", 0.6), ("fedper", 0.5))
         for keep in (0.1, 0.2)
     ]
     parts, _ = kinds.figures(experiment(*runs), Choice())
