@@ -8,8 +8,6 @@ are tensors. The harness copies at every hand-over, so no two parties ever share
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Protocol
@@ -17,8 +15,33 @@ from typing import Any, ClassVar, Literal, Protocol
 import torch
 from torch import Tensor, nn
 
-Params = dict[str, Tensor]
-"""Parameters of a network by name: `body.*` is phi, `head.*` is pi, all of them are theta."""
+from pflbench.logs import collect_logs, collect_notes, log, note
+from pflbench.task import Dropout, Net, Params, Task
+
+__all__ = [
+    "LARGE",
+    "Algorithm",
+    "Client",
+    "ClientFunction",
+    "Cohort",
+    "Dropout",
+    "Hparams",
+    "Loss",
+    "Message",
+    "Model",
+    "Net",
+    "Params",
+    "Replies",
+    "Samples",
+    "State",
+    "Task",
+    "collect_logs",
+    "collect_notes",
+    "hparam",
+    "log",
+    "note",
+]
+
 Message = dict[str, Any]
 """What is sent: top-level keys are its parts (`theta`, `phi`, `pi`, `omega`, ...), leaves are tensors."""
 State = dict[str, Any]
@@ -69,121 +92,6 @@ class Hparams:
     participation: float = hparam(
         1.0, (0.05, 1.0), "at most this share of the clients takes part in a round"
     )
-
-
-class Dropout(nn.Module):
-    """Inverted dropout that draws from a generator of its own, never from the global one."""
-
-    def __init__(self, p: float) -> None:
-        super().__init__()
-        self.p = p
-        self.generator: torch.Generator | None = None
-
-    def forward(self, z: Tensor) -> Tensor:
-        if not self.training or self.p == 0.0:
-            return z
-        kept = torch.rand(z.shape, generator=self.generator) >= self.p
-        return z * kept.to(z.device) / (1.0 - self.p)
-
-
-class Net(nn.Module):
-    """A network in two parts: representation z = body(x), logits = head(z); dropout, if any, lies between them."""
-
-    def __init__(self, body: nn.Sequential, head: nn.Sequential) -> None:
-        super().__init__()
-        self.body = body
-        self.head = head
-        self.drop = Dropout(0.0)
-
-    def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.head(self.drop(self.body(x)))
-        return logits
-
-    def parameters_now(self) -> Params:
-        """A copy of the parameters (and buffers), in plain row-major layout."""
-        return {
-            name: p.detach().clone(memory_format=torch.contiguous_format)
-            for name, p in self.state_dict().items()
-        }
-
-
-def _only_one(i: int) -> Params:
-    raise ValueError(f"draw {i} of the initial model: this task has one only")
-
-
-@dataclass(frozen=True)
-class Task:
-    """The problem that a run poses: the same for the server and all clients."""
-
-    skeleton: Net  # the network without values (on the meta device)
-    initial: Params  # theta^0, the common start
-    classes: int  # C
-    width: int  # k, entries of a representation
-    shape: tuple[int, int, int]  # channels, height, width of a sample
-    clients: int  # N
-    dataset: str
-    seed: int
-    device: torch.device = torch.device("cpu")
-    pretrained: bool = False  # the body of theta^0 comes from a file (`body_weights`)
-    another: Callable[[int], Params] = _only_one  # i -> the i-th further draw of theta^0, i >= 1
-
-    def net(
-        self, theta: Params, dropout: float = 0.0, generator: torch.Generator | None = None
-    ) -> Net:
-        """A network of its own copy of `theta` on the device, in evaluation mode; conv weights channels-last."""
-        if theta.keys() != self.initial.keys():
-            extra, missing = (
-                sorted(theta.keys() - self.initial.keys()),
-                sorted(self.initial.keys() - theta.keys()),
-            )
-            raise ValueError(
-                f"theta does not fit the network: it lacks {missing} and has besides {extra}"
-            )
-        net: Net = _filled(
-            self.skeleton, {name: self.place(p.detach()) for name, p in theta.items()}
-        )
-        net.drop.p, net.drop.generator = dropout, generator
-        return net.eval()
-
-    def place(self, values: Tensor) -> Tensor:
-        """A copy of the tensor on the device; four-dimensional ones (images, conv weights) channels-last.
-
-        `contiguous` would leave a single channel as it is, since its strides fit both layouts; kernels would then
-        take the slow one.
-        """
-        layout = torch.channels_last if values.dim() == 4 else torch.contiguous_format
-        return values.to(self.device).clone(memory_format=layout)
-
-    def pixels(self, x: Tensor) -> Tensor:
-        """uint8 samples as float inputs in [-1, 1]."""
-        return self.place(x).to(torch.float32).div_(127.5).sub_(1.0)
-
-    def generator(self, *names: object) -> torch.Generator:
-        """A random stream of the server's own, named."""
-        from pflbench.rng import stream
-
-        return stream(self.seed, "server", *names)
-
-
-def _filled(skeleton: Any, values: Params, prefix: str = "") -> Any:
-    """A copy of a module with these parameters and buffers; it shares nothing with it that can be changed.
-
-    What `deepcopy` and `load_state_dict` do, several times as fast: every client of every round needs networks.
-    """
-    own = {key: v.copy() if isinstance(v, dict) else v for key, v in skeleton.__dict__.items()}
-    own["_parameters"] = {
-        name: None if p is None else nn.Parameter(values[prefix + name])
-        for name, p in skeleton._parameters.items()
-    }
-    own["_buffers"] = {
-        name: None if b is None else values[prefix + name] for name, b in skeleton._buffers.items()
-    }
-    own["_modules"] = {
-        name: _filled(m, values, f"{prefix}{name}.") for name, m in skeleton._modules.items()
-    }
-    module = object.__new__(type(skeleton))
-    module.__dict__.update(own)  # not by attribute: `nn.Module` looks at every one that is set
-    return module
 
 
 LARGE = 256
@@ -346,55 +254,3 @@ class Algorithm:
     def net(self, theta: Params) -> Net:
         """A network of these parameters, in evaluation mode."""
         return self.task.net(theta)
-
-
-_logged: ContextVar[dict[str, list[Any]] | None] = ContextVar("_logged", default=None)
-
-
-def log(**values: float | Tensor) -> None:
-    """Put numbers into the record of this round (of this client, when called by a client function).
-
-    A name that is logged more than once in one call of a function is averaged.
-    """
-    sink = _logged.get()
-    if sink is not None:
-        for name, value in values.items():
-            sink.setdefault(name, []).append(value)
-
-
-_noted: ContextVar[dict[str, None] | None] = ContextVar("_noted", default=None)
-
-
-def note(text: str) -> None:
-    """Say that something about this run is off; the text is stored with the round and shown under its tables."""
-    sink = _noted.get()
-    if sink is not None:
-        sink[text] = None
-
-
-@contextmanager
-def collect_notes() -> Iterator[list[str]]:
-    """Collect what is noted inside, each text once; the list is filled at the end."""
-    sink: dict[str, None] = {}
-    result: list[str] = []
-    token = _noted.set(sink)
-    try:
-        yield result
-    finally:
-        _noted.reset(token)
-        result.extend(sink)
-
-
-@contextmanager
-def collect_logs() -> Iterator[dict[str, float]]:
-    """Collect what is logged inside; the dict is filled at the end."""
-    sink: dict[str, list[Any]] = {}
-    result: dict[str, float] = {}
-    token = _logged.set(sink)
-    try:
-        yield result
-    finally:
-        _logged.reset(token)
-        result.update(
-            {name: sum(float(v) for v in values) / len(values) for name, values in sink.items()}
-        )

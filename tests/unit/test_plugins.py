@@ -156,7 +156,9 @@ def test_a_slip_in_the_name_of_a_method_is_still_told(write: Write):
     write("mine.toml", 'algorithms = ["methods/mixed.py"]\n[methods.mixde]\nrounds = 3')
     with pytest.raises(UserError, match=r"unknown method in \[methods\] .* did you mean 'mixed'"):
         runs("mine.toml")
-    with pytest.raises(UserError, match=r"unknown method in \[methods\] of experiment mine 'mixde'"):
+    with pytest.raises(
+        UserError, match=r"unknown method in \[methods\] of experiment mine 'mixde'"
+    ):
         runs("mine.toml", algorithms=["fedavg"])
 
 
