@@ -54,6 +54,9 @@ ADDRESS = re.compile(
 )
 
 
+CODE = re.compile(r"https://github\.com/[\w-]+/[\w-]+( \(.+\))?|none by the authors")
+
+
 @pytest.mark.parametrize("name", registry.names())
 def test_every_method_says_what_it_does_and_where_its_paper_and_code_are(name):
     found = describe.details(registry.load(name))
@@ -61,7 +64,7 @@ def test_every_method_says_what_it_does_and_where_its_paper_and_code_are(name):
     assert len(found["idea"]) <= 100
     if name != "local":
         assert ADDRESS.match(found["paper"])
-        assert re.fullmatch(r"https://github\.com/[\w-]+/[\w-]+|none by the authors", found["code"])
+        assert CODE.fullmatch(found["code"])
 
 
 def test_a_family_is_named_once(capsys):
