@@ -316,11 +316,12 @@ class PeFLL(Algorithm):
         return {"v": v.float()}, client.state
 
     def personal_model(self, client: Client, message: Message) -> Model:
-        if not self.hp.mask_absent:
+        absent = client.counts == 0
+        if not self.hp.mask_absent or absent.all():  # without data, no class can be ruled out
             return message["theta"]
         theta = dict(message["theta"])
         bias = list(theta)[-1]  # of the logits
-        theta[bias] = theta[bias].masked_fill(client.counts == 0, -math.inf)
+        theta[bias] = theta[bias].masked_fill(absent, -math.inf)
         return theta
 
     def trained_model(self, client: Client, message: Message, reply: Message) -> Model:

@@ -28,12 +28,12 @@ def names() -> list[str]:
     return sorted(files.shipped().keys() | files.installed().keys())
 
 
-def load(plugin: str) -> type[Algorithm]:
+def load(plugin: str, *, anew: bool = False) -> type[Algorithm]:
     """The class of a method, by its name (case and hyphens do not matter) or by the path of its
-    file.
+    file, which is executed once per process unless it has changed, or `anew` is asked for.
     """
     if plugin.endswith(".py"):
-        return _only_algorithm(_from_path(Path(plugin)), plugin)
+        return _only_algorithm(_from_path(Path(plugin), anew), plugin)
     known = {plain(name): name for name in names()}
     if plain(plugin) not in known:
         raise unknown("method", plugin, names(), files.near(plugin))
@@ -71,7 +71,7 @@ def _imported(name: str) -> ModuleType:
         return importlib.import_module(f"pflbench.algorithms.{name}")
 
 
-def _from_path(path: Path) -> ModuleType:
+def _from_path(path: Path, anew: bool) -> ModuleType:
     if not path.is_file():
         raise UserError(f"no plugin file {str(path)!r}{hint(path.stem, names(), files.near(path))}")
     for folder in pflbench.algorithms.__path__:
@@ -85,7 +85,7 @@ def _from_path(path: Path) -> ModuleType:
     state = about.st_mtime_ns, about.st_size
     place = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:10]
     name = f"pflbench_plugins.{place}.{path.stem}"  # two files of one name are two modules
-    if _executed.get(name) == state:
+    if _executed.get(name) == state and not anew:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None

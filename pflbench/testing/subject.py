@@ -120,7 +120,7 @@ class Subject:
 
     def __init__(self, plugin: str) -> None:
         self.plugin = plugin
-        self.cls: type[Algorithm] = registry.load(plugin)
+        self.cls: type[Algorithm] = registry.load(plugin, anew=True)
         self.stages: dict[str, None] = {}  # client functions seen so far
         self._workers: Engine | None = None
 

@@ -72,7 +72,7 @@ ONE_CHECK = {
     "state_in_module": (
         "no-state-on-self",
         "aggregate() changed module state_in_module.MOMENTUM",
-        "deterministic",
+        "messages-are-tensors",
     ),
     "too_short_formula": (
         "measured-bytes-equal-formula",

@@ -96,6 +96,7 @@ def _work(
 ) -> None:
     os.setsid()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # which the server ignores
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which `nohup` ignores
     os.environ.clear()
     os.environ.update(environment)
     for stream, path in enumerate(files, 1):
