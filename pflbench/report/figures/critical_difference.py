@@ -49,7 +49,8 @@ def draw(seen: Overview) -> Iterator[FigurePart | str]:
 def caption(ranking: "Ranking") -> str:
     """What the diagram shows, in words."""
     tested = f"Friedman: chi-square {ranking.statistic:.2f}, p {_p(ranking.p)}"
-    text = f"Mean ranks over {ranking.blocks} {ranking.kind}, 1 is best. {tested}."
+    text = f"Mean ranks of {len(ranking.ranks)} methods over {ranking.blocks} {ranking.kind}, 1 is"
+    text += f" best. {tested}."
     if ranking.p > ranking.alpha:
         text += f" At {ranking.alpha:g} this does not show that any two methods differ"
         text += ": one bar joins all."
