@@ -20,7 +20,7 @@ def archive(
     file = out or folder.with_name(f"{folder.name}{archive.ENDING}")
     made = archive.write(folder, file, versions.current)
     left_out = f"; not finished and left out: {made.unfinished}" if made.unfinished else ""
-    print(f"{made.runs} runs in {file}, {made.bytes / 1e6:.2f} MB{left_out}")
+    print(f"{made.runs} runs in {file}, {made.bytes / 1000:,.0f} kB{left_out}")
 
 
 def unpack(

@@ -34,8 +34,8 @@ def files(folder):
 def test_a_report_from_the_archive_is_that_from_the_folder(call, tmp_path):
     write_sweep(tmp_path / "runs", "mine", TABLE, {7: "missing"})
     out = fine(call, "archive", "runs")
-    size = Path("runs.tar.xz").stat().st_size / 1e6
-    assert out == (f"7 runs in runs.tar.xz, {size:.2f} MB; not finished and left out: 1\n")
+    size = Path("runs.tar.xz").stat().st_size / 1000
+    assert out == (f"7 runs in runs.tar.xz, {size:,.0f} kB; not finished and left out: 1\n")
     told = fine(call, "report", "runs")
     written = files(Path("runs/report"))
     assert {Path("index.html"), Path("mine/accuracy.tex"), Path("mine/accuracy.csv")} <= {*written}
