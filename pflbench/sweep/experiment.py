@@ -131,7 +131,11 @@ def make(name: str, table: Mapping[str, Any], scale: str = "paper", command: str
             runs.append(Planned(run.id, plugin, *words, run))
     full = name if scale == "paper" else f"{name}-{scale}"
     title = str(table.get("title", name))
-    return Plan(full, title, scale, command, tuple(runs), report_options.of_experiment(name, table))
+    report = report_options.of_experiment(name, table)
+    plugins.warn_of_strangers(
+        name, runs, [report.proposed, *report.methods, *report.figures.methods]
+    )
+    return Plan(full, title, scale, command, tuple(runs), report)
 
 
 def _merged(layers: Iterable[Mapping[str, Any]]) -> tuple[Table, Table]:

@@ -5,6 +5,7 @@ them a user means.
 import itertools
 import os
 import re
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -101,6 +102,19 @@ def called(runs: Iterable[Planned], pattern: str) -> set[str]:
     return {
         run.plugin for run in {run.plugin: run for run in runs}.values() if _is_called(run, pattern)
     }
+
+
+def warn_of_strangers(name: str, runs: Iterable[Planned], asked: Iterable[str]) -> None:
+    """Warn of methods that a report asks for and nobody knows: a slip of the pen. `--algorithms`
+    may have left a method out.
+    """
+    every = list(runs)
+    known = {plain(method) for method in registry.names()}
+    for method in dict.fromkeys(asked):
+        if method and plain(method) not in known and not called(every, method):
+            methods = ", ".join(sorted({run.run.algorithm for run in every}))
+            text = f"the report of {name} asks for {method!r}, which is none of its methods"
+            warnings.warn(f"{text}: {methods}", stacklevel=3)
 
 
 def _is_called(planned: Planned, pattern: str) -> bool:

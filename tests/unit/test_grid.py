@@ -1,13 +1,10 @@
 """Plain tables in all forms."""
 
-import shutil
-import subprocess
 from pathlib import Path
-
-import pytest
 
 from pflbench.report.render import grid
 from pflbench.report.render.grid import Head
+from tests.factories.latex import compile_latex, needs_latex
 
 
 def test_a_plain_table_in_all_forms():
@@ -59,20 +56,10 @@ def test_labels_have_only_what_latex_allows():
     assert grid.label_of("my trial_1", "seeds") == "tab:my-trial_1-seeds"
 
 
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+@needs_latex
 def test_plain_tables_compile(tmp_path: Path):
     heads = [Head("a_b & c"), Head("n", "+.1f"), Head("text", width=0.3)]
     part = grid.grid(
         "x", "X", "50% of #1.", heads, [["[x]", -1.0, "long words " * 20]] * 60, "tab:x"
     )
-    (tmp_path / "x.tex").write_text(part.document, encoding="utf-8")
-    command = [
-        "pdflatex",
-        "-interaction=nonstopmode",
-        "-halt-on-error",
-        "-no-shell-escape",
-        "x.tex",
-    ]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stdout.decode("latin-1")[-2000:]
-    assert b"Overfull" not in done.stdout
+    assert "Overfull" not in compile_latex(part.document, tmp_path)

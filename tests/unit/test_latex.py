@@ -1,8 +1,6 @@
 """Tables in LaTeX: what is written, and (where pdflatex is installed) that it compiles."""
 
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ from pflbench.papers.fedcosr import misprints
 from pflbench.papers.fedcosr.style import STYLE
 from pflbench.report.render import latex
 from pflbench.report.render.marks import Cell, Column, Marked, Row, Table, mark
+from tests.factories.latex import compile_latex, needs_latex
 
 NASTY = "[50%_a&b#c] {$x^2$} ~\\end *--'' <|> \u00e9\u0142 \u4e2d\u0105 \u03b2 \u201cq\u201d \u2026 ?` \x07"
 PREAMBLE = r"""\documentclass[twocolumn]{article}
@@ -20,9 +19,6 @@ PREAMBLE = r"""\documentclass[twocolumn]{article}
 %s
 \end{document}
 """
-needs_latex = pytest.mark.skipif(
-    shutil.which("pdflatex") is None, reason="pdflatex is not installed"
-)
 
 
 def printed(marked: Marked, caption: str, label: str) -> str:
@@ -69,23 +65,6 @@ def body(text: str) -> dict[str, list[str]]:
         if line.strip()
     ]
     return {cells[0]: cells[1:] for cells in rows}
-
-
-def compile_latex(source: str, folder: Path, **others: str) -> str:
-    """What pdflatex says of a document; fails if it does."""
-    for name, text in {"paper": source, **others}.items():
-        (folder / f"{name}.tex").write_text(text, encoding="utf-8")
-    command = [
-        "pdflatex",
-        "-interaction=nonstopmode",
-        "-halt-on-error",
-        "-no-shell-escape",
-        "paper.tex",
-    ]
-    done = subprocess.run(command, cwd=folder, capture_output=True, timeout=120, check=False)
-    said = done.stdout.decode("latin-1")
-    assert done.returncode == 0, said[-2000:]
-    return said
 
 
 @pytest.mark.parametrize(

@@ -147,6 +147,13 @@ def test_everything_has_the_title_that_is_given():
     assert "photos-v3" not in part.latex + part.caption
 
 
+def test_a_given_title_of_a_partition_holds_in_a_papers_style_too():
+    titles = {"partitions": {"dir:0.1": "strong skew"}}
+    found = layout(*trial(), report={"style": "fedcosr", "titles": titles})
+    groups = [column.group for column in found.columns]
+    assert groups == ["strong skew", "Pathological heterogeneous (C/Client=2, N=20)"]
+
+
 def test_a_scenario_has_the_title_that_is_given_in_all_tables():
     found = layout(*trial(), report={"titles": {"scenarios": {"digits path:2": "Hard"}}})
     assert [column.line for column in found.columns] == ["Digits, Dirichlet 0.1, N=20", "Hard"]

@@ -84,6 +84,19 @@ def test_what_is_given_wins_and_titles_are_added(made):
     assert found == expected
 
 
+@pytest.mark.parametrize("key", ["proposed", "methods", "figures"])
+def test_a_method_that_nobody_knows_is_warned_of_before_the_sweep(key):
+    tables = {"methods": {"report": {"methods": ["apfll"]}}, "proposed": {"proposed": "apfll"}}
+    tables["figures"] = {"report": {"figures": {"methods": ["apfll"]}}}
+    with pytest.warns(UserWarning, match="asks for 'apfll', which is none of its methods: fedavg"):
+        experiment.make("mine", {"algorithms": ["fedavg"], **tables[key]})
+
+
+def test_a_method_that_was_left_out_is_not_warned_of(recwarn):
+    experiment.make("mine", {"algorithms": ["fedavg"], "proposed": "Ditto"})
+    assert not recwarn.list
+
+
 @pytest.mark.parametrize(
     ("size", "template", "width"),
     [("", "ieee", None), ("one-column", "ieee", 3.5), ("two-column", "icml", 6.75)],

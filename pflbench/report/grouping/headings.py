@@ -27,6 +27,14 @@ PHRASES = {
     "max_samples": "at most {} samples per client",
     "samples_per_client": "{} samples per client",
     "validation": "{} of the training samples held out",
+    "eval_every": "evaluated every {} rounds",
+    "evaluate_clients": "{} clients evaluated",
+    "model": "network {}",
+    "width": "representations of {} numbers",
+    "head_layers": "a head of {} layers",
+    "test_fraction": "{} of the samples for testing",
+    "min_samples": "at least {} samples per client",
+    "partition_seed": "partitions of seed {}",
 }
 IN_HEADINGS = ("dataset", "partition", "clients", "rounds")  # every table says these
 NO_EFFECT = ("representations",)  # on numbers
@@ -98,6 +106,8 @@ def headings(
         if any(other.line == line for other in found):
             line, extras[key] = f"{line} ({key})", _joined(extras[key], key)
         title, group = heads[key]
+        if paper and configs[key]["partition"] in options.titles.partitions:
+            group = words[key]
         title = _joined(title, extras[key])
         if given := scenario_title(options.titles.scenarios, key, runs):
             title, group, line = given, "", given

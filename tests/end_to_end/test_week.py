@@ -1,0 +1,166 @@
+"""A researcher's week: three methods of their own, an experiment, a sweep, and the tables and figures
+of their paper.
+"""
+
+import csv
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pflbench import testing
+from tests.factories.latex import compile_latex, needs_latex
+
+from .commands import PFLBENCH
+
+WEEK = Path(__file__).parents[1] / "week"
+METHODS = ("own_fedbabu", "own_apfl", "own_scaffold")
+TITLES = ["Local", "FedAvg", "FedBABU", "SCAFFOLD", "APFL (ours)"]  # as in the file
+SCENARIOS = ["Dir(0.1)", "Dir(0.3)", "Dir(1)", "2 classes", "3 classes", "5 classes"]
+ONE_SCENARIO = ["--scenario", "digits dir:0.1"]
+# The text of ICML's template: two columns of 3.25 in.
+PAPER = r"""\documentclass[twocolumn]{article}
+\usepackage{booktabs,graphicx%s}
+\setlength{\textwidth}{6.75in}
+\setlength{\columnsep}{0.25in}
+\begin{document}
+\input{accuracy} See Table~\ref{tab:skew} and Figure~\ref{fig:curves}.
+\begin{%s}\includegraphics{curves}\caption{Curves.}\label{fig:curves}\end{%s}
+\end{document}
+"""
+
+
+def done(folder: Path, *words: str) -> str:
+    """What a command says in a folder; it must be fine."""
+    command = [*PFLBENCH, *words]
+    found = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stderr) == (0, "")
+    return found.stdout
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the researcher's files and the records of their sweep."""
+    folder = tmp_path_factory.mktemp("desk")
+    shutil.copytree(WEEK, folder / "paper")
+    done(folder, "sweep", "paper/mine.toml", "--out", "runs", "--quiet")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def plain(desk: Path) -> Path:
+    """The tables as the experiment asks for them."""
+    done(desk, "report", "runs", "--out", "plain", "--only", "tables")
+    return desk / "plain" / "mine"
+
+
+@pytest.fixture(scope="module")
+def marked(desk: Path) -> Path:
+    """The same in the FedCoSR paper's style."""
+    style = ["--style", "fedcosr", "--std", "clients"]
+    done(desk, "report", "runs", "--out", "marked", "--only", "tables", *style)
+    return desk / "marked" / "mine"
+
+
+@pytest.fixture(scope="module")
+def narrow(desk: Path) -> Path:
+    """The figures of a scenario, as wide as the experiment asks for."""
+    done(desk, "report", "runs", "--out", "narrow", "--only", "figures", *ONE_SCENARIO)
+    return desk / "narrow" / "mine"
+
+
+@pytest.fixture(scope="module")
+def wide(desk: Path) -> Path:
+    """The same figures in two columns."""
+    size = [*ONE_SCENARIO, "--figure-size", "two-column"]
+    done(desk, "report", "runs", "--out", "wide", "--only", "figures", *size)
+    return desk / "wide" / "mine"
+
+
+def rows(file: Path) -> list[list[str]]:
+    """The rows of a table in Markdown, without its head."""
+    lines = file.read_text(encoding="utf-8").splitlines()
+    cells = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")]
+    return cells[2:]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_passes_the_checks(method: str):
+    results = list(testing.checks(str(WEEK / "methods" / f"{method}.py")))
+    assert len(results) == len(testing.names())
+    assert [result for result in results if not result.passed or result.expected_failure] == []
+
+
+def test_every_method_learns(plain: Path):
+    with (plain / "accuracy.csv").open(newline="", encoding="utf-8") as file:
+        lines = [line for line in csv.DictReader(file) if line["accuracy"]]
+    accuracies: dict[str, list[float]] = {}
+    for line in lines:
+        accuracies.setdefault(line["method"], []).append(float(line["accuracy"]))
+    means = {method: sum(found) / len(found) for method, found in accuracies.items()}
+    assert min(means[title] for title in TITLES) > means["Majority class"] + 15
+
+
+def test_the_table_is_the_researchers_own(plain: Path):
+    table = rows(plain / "accuracy.md")
+    assert [row[0] for row in table] == [*TITLES[:-1], f"**{TITLES[-1]}**", "Majority class"]
+    for column in range(1, 1 + len(SCENARIOS)):
+        numbers = [float(re.sub("[^0-9.]", "", row[column].split(" \u00b1 ")[0])) for row in table]
+        bold = [number for number, row in zip(numbers, table, strict=True) if "**" in row[column]]
+        assert set(bold) == {max(numbers[:-1])}
+    text = (plain / "accuracy.tex").read_text(encoding="utf-8")
+    assert r"\caption{Personalization under label skew, handwritten digits. Accuracy (\%)" in text
+    assert r"\label{tab:skew}" in text
+    assert all(f"{{{scenario}}}" in text for scenario in SCENARIOS)
+    assert "mean and std over 2 seeds" in text and "own\\_apfl" not in text
+
+
+def test_all_tests_are_against_the_proposed_method(plain: Path):
+    tests = plain / "tests.md"
+    assert [row[0] for row in rows(tests)] == TITLES[:-1]
+    assert {row[1] for row in rows(tests)} == {str(len(SCENARIOS))}
+    assert "APFL (ours) against every other method: exact two-sided Wilcoxon" in tests.read_text()
+
+
+def test_the_hyperparameters_are_those_that_were_used(plain: Path):
+    text = (plain / "hyperparameters.md").read_text()
+    assert r"lr 0.05\* (default 0.003, 0.01), batch\_size 10\* (default 16)" in text
+    assert ["APFL (ours)", "alpha", "0.5"] in rows(plain / "hyperparameters.md")
+
+
+@needs_latex
+@pytest.mark.parametrize(
+    ("style", "size", "packages", "place"),
+    [("plain", "narrow", "", "figure"), ("marked", "wide", ",xcolor", "figure*")],
+)
+def test_tables_and_figures_can_be_put_into_a_paper(
+    style: str,
+    size: str,
+    packages: str,
+    place: str,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+):
+    report, figures = request.getfixturevalue(style), request.getfixturevalue(size)
+    shutil.copy(report / "accuracy.tex", tmp_path)
+    shutil.copy(figures / "curves.pdf", tmp_path)
+    said = compile_latex(PAPER % (packages, place, place), tmp_path)
+    assert "Output written on paper.pdf" in said and "Overfull" not in said
+    page = (report / "accuracy-page.tex").read_text(encoding="utf-8")
+    said = compile_latex(page, tmp_path)
+    assert "Output written on paper.pdf (1 page" in said and "Overfull" not in said
+
+
+@pytest.mark.parametrize(("size", "width"), [("narrow", 3.25), ("wide", 6.75)])  # of ICML
+def test_figures_have_the_width_of_one_or_two_columns(
+    size: str, width: float, request: pytest.FixtureRequest
+):
+    report: Path = request.getfixturevalue(size)
+    widths = set()
+    for path in report.glob("*.pdf"):
+        box = re.search(rb"/MediaBox \[ 0 0 ([0-9.]+) ", path.read_bytes())
+        assert box, path
+        widths.add(round(float(box[1]) / 72, 2))
+    assert widths == {width}
