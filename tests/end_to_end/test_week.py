@@ -5,7 +5,6 @@ of their paper.
 import csv
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ import pytest
 from pflbench import testing
 from tests.factories.latex import compile_latex, needs_latex
 
-from .commands import PFLBENCH
+from .commands import done
 
 WEEK = Path(__file__).parents[1] / "week"
 METHODS = ("own_fedbabu", "own_apfl", "own_scaffold")
@@ -32,12 +31,10 @@ PAPER = r"""\documentclass[twocolumn]{article}
 """
 
 
-def done(folder: Path, *words: str) -> str:
-    """What a command says in a folder; it must be fine."""
-    command = [*PFLBENCH, *words]
-    found = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert (found.returncode, found.stderr) == (0, "")
-    return found.stdout
+def report(desk: Path, out: str, *words: str) -> Path:
+    """The folder of a report of the experiment."""
+    done("report", str(desk / "runs"), "--out", str(desk / out), *words)
+    return desk / out / "mine"
 
 
 @pytest.fixture(scope="module")
@@ -45,38 +42,34 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the researcher's files and the records of their sweep."""
     folder = tmp_path_factory.mktemp("desk")
     shutil.copytree(WEEK, folder / "paper")
-    done(folder, "sweep", "paper/mine.toml", "--out", "runs", "--quiet")
+    done("sweep", str(folder / "paper" / "mine.toml"), "--out", str(folder / "runs"), "--quiet")
     return folder
 
 
 @pytest.fixture(scope="module")
 def plain(desk: Path) -> Path:
     """The tables as the experiment asks for them."""
-    done(desk, "report", "runs", "--out", "plain", "--only", "tables")
-    return desk / "plain" / "mine"
+    return report(desk, "plain", "--only", "tables")
 
 
 @pytest.fixture(scope="module")
 def marked(desk: Path) -> Path:
     """The same in the FedCoSR paper's style."""
     style = ["--style", "fedcosr", "--std", "clients"]
-    done(desk, "report", "runs", "--out", "marked", "--only", "tables", *style)
-    return desk / "marked" / "mine"
+    return report(desk, "marked", "--only", "tables", *style)
 
 
 @pytest.fixture(scope="module")
 def narrow(desk: Path) -> Path:
     """The figures of a scenario, as wide as the experiment asks for."""
-    done(desk, "report", "runs", "--out", "narrow", "--only", "figures", *ONE_SCENARIO)
-    return desk / "narrow" / "mine"
+    return report(desk, "narrow", "--only", "figures", *ONE_SCENARIO)
 
 
 @pytest.fixture(scope="module")
 def wide(desk: Path) -> Path:
     """The same figures in two columns."""
-    size = [*ONE_SCENARIO, "--figure-size", "two-column"]
-    done(desk, "report", "runs", "--out", "wide", "--only", "figures", *size)
-    return desk / "wide" / "mine"
+    size = ["--figure-size", "two-column"]
+    return report(desk, "wide", "--only", "figures", *ONE_SCENARIO, *size)
 
 
 def rows(file: Path) -> list[list[str]]:
@@ -143,12 +136,12 @@ def test_tables_and_figures_can_be_put_into_a_paper(
     request: pytest.FixtureRequest,
     tmp_path: Path,
 ):
-    report, figures = request.getfixturevalue(style), request.getfixturevalue(size)
-    shutil.copy(report / "accuracy.tex", tmp_path)
+    tables, figures = request.getfixturevalue(style), request.getfixturevalue(size)
+    shutil.copy(tables / "accuracy.tex", tmp_path)
     shutil.copy(figures / "curves.pdf", tmp_path)
     said = compile_latex(PAPER % (packages, place, place), tmp_path)
     assert "Output written on paper.pdf" in said and "Overfull" not in said
-    page = (report / "accuracy-page.tex").read_text(encoding="utf-8")
+    page = (tables / "accuracy-page.tex").read_text(encoding="utf-8")
     said = compile_latex(page, tmp_path)
     assert "Output written on paper.pdf (1 page" in said and "Overfull" not in said
 
@@ -157,9 +150,9 @@ def test_tables_and_figures_can_be_put_into_a_paper(
 def test_figures_have_the_width_of_one_or_two_columns(
     size: str, width: float, request: pytest.FixtureRequest
 ):
-    report: Path = request.getfixturevalue(size)
+    figures: Path = request.getfixturevalue(size)
     widths = set()
-    for path in report.glob("*.pdf"):
+    for path in figures.glob("*.pdf"):
         box = re.search(rb"/MediaBox \[ 0 0 ([0-9.]+) ", path.read_bytes())
         assert box, path
         widths.add(round(float(box[1]) / 72, 2))
