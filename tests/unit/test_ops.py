@@ -52,6 +52,12 @@ def test_weighted_mean_accumulates_in_double():
     assert ops.weighted_mean(replies, "x").item() == torch.tensor((big + 8) / 9).item()
 
 
+def test_weights_are_normalised_in_double():
+    one = {"x": torch.ones(1, dtype=torch.float64), "n": torch.tensor(1)}
+    mean = ops.weighted_mean(dict.fromkeys(range(3), one), "x")
+    assert mean.item() == pytest.approx(1.0, abs=1e-15)
+
+
 def test_blend_is_exact_at_its_ends():
     a, b = {"w": torch.rand(100)}, {"w": torch.rand(100)}
     assert torch.equal(ops.blend(1.0, a, b)["w"], a["w"])
@@ -171,6 +177,8 @@ def test_aggregated_prototypes_by_hand():
     assert plain["means"][:, 0].tolist() == [2.5, 5.0]
     shared = ops.aggregate_prototypes(replies, "omega", 4, min_clients=2)
     assert shared["labels"].tolist() == [0]
+    of_any = ops.aggregate_prototypes(replies, "omega", 4, min_clients=0)
+    assert of_any["labels"].tolist() == [0, 2]  # not those that nobody sent
 
 
 def test_aggregated_prototypes_keep_what_nobody_refreshed():
@@ -297,7 +305,9 @@ def test_prototypes_are_of_the_classes_with_enough_samples(least, labels, counts
     assert omega["labels"].tolist() == labels
     assert omega["counts"].tolist() == counts
     assert (omega["labels"].dtype, omega["counts"].dtype) == (torch.int32, torch.int32)
-    assert torch.equal(omega["means"], ops.class_prototypes(net, client)[0][labels])
+    means, _ = ops.class_prototypes(net, client)
+    assert torch.equal(omega["means"], means[labels])
+    assert means[1].tolist() == [0.0] * 8  # of the class that the client lacks
 
 
 def test_no_prototypes_have_a_width():
@@ -336,7 +346,7 @@ def test_simplex_qp_by_hand(rows, expected):
 
 def test_simplex_qp_without_an_answer_is_uniform():
     a, gap = ops.simplex_qp(torch.tensor([[1.0, math.inf, 1.0, 1.0]]))
-    assert (a.tolist(), gap) == ([0.25] * 4, math.inf)
+    assert (a.tolist(), a.dtype, gap) == ([0.25] * 4, torch.float64, math.inf)
     a, gap = ops.simplex_qp(torch.zeros(2, 4))
     assert (a.tolist(), gap) == ([0.25] * 4, 0.0)
 

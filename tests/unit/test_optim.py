@@ -68,6 +68,15 @@ def test_adam_of_channels_last_weights_is_that_of_torch():
     torch.testing.assert_close(*found, check_stride=False)
 
 
+@pytest.mark.parametrize("kind", [SGD, Adam])
+def test_without_a_gradient_nothing_moves(kind):
+    a = torch.ones(3, requires_grad=True)
+    optimizer = kind([a], lr=0.1)
+    optimizer.step()
+    assert a.tolist() == [1.0, 1.0, 1.0]
+    assert not any(t.any() for tensors in optimizer.state().values() for t in tensors)
+
+
 def test_first_step_of_adam_moves_every_entry_by_the_rate():
     a = torch.zeros(5, requires_grad=True)
     (a * torch.tensor([1.0, -2.0, 3.0, 100.0, -0.01])).sum().backward()

@@ -231,6 +231,9 @@ def test_stored_digest():
     assert make("dir:0.1", BALANCED, 10).digest == "1a86ee7b3a9fd255"
     assert make("path:2", BALANCED, 10, data_fraction=0.5).digest == "3f0b7cf960453fbe"
     assert make("dir:0.1", BALANCED, 10, validation=0.2).digest == "68bc94f162cec660"
+    assert make("iid", BALANCED, 10, max_samples=20).digest == "97b11d3ee93857f8"
+    drawn = make("dir:0.5", BALANCED, 10, clients=10, samples_per_client=(10, 20))
+    assert drawn.digest == "c4a0bd8dd9370639"
 
 
 def test_digest_sees_the_boundaries():
@@ -611,6 +614,22 @@ def test_impossible_requests_say_why_in_one_line(spec, options, words):
     with pytest.raises(UserError, match=words) as caught:
         make(spec, BALANCED, 10, **options)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "spec, options, size",
+    [
+        ("iid", {"samples_per_client": (1, 1), "min_samples": 1}, 1),
+        ("iid", {"samples_per_client": (10, 10)}, 10),
+        ("iid", {"max_samples": 10}, 10),
+        ("iid", {"clients": 100}, 10),
+        ("iid", {"clients": 1000, "min_samples": 1}, 1),
+        ("path:1", {"clients": 10}, 100),
+        ("path:10", {"clients": 100, "min_samples": 1}, 10),
+    ],
+)
+def test_requests_at_the_limit_are_possible(spec, options, size):
+    assert set(sizes(make(spec, BALANCED, 10, **options))) == {size}
 
 
 @pytest.mark.filterwarnings("ignore:overlap")

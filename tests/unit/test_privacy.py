@@ -174,6 +174,18 @@ def test_epsilon_of_one_release_against_values_computed_by_hand():
     assert privacy.epsilon((2.0,), 3, 1e-5) == pytest.approx(4.0113, rel=1e-3)
 
 
+@pytest.mark.parametrize("multiplier", [0.002, 100.0])
+def test_epsilon_is_tight_where_much_and_where_little_is_spent(multiplier):
+    """The minimum over a is near 1, or in the hundreds; here it is found on a finer grid."""
+
+    def bound(a: float) -> float:
+        spent = a / (2 * multiplier**2)
+        return spent + math.log((a - 1) / a) - (math.log(1e-5) + math.log(a)) / (a - 1)
+
+    least = min(bound(1 + math.exp(step / 100)) for step in range(-900, 900))
+    assert privacy.epsilon((multiplier,), 1, 1e-5) == pytest.approx(least, rel=2e-3)
+
+
 def test_both_releases_of_a_round_are_counted():
     assert privacy.epsilon((1.0, 1.0), 1, 1e-5) == pytest.approx(7.0772, rel=1e-3)
     assert privacy.epsilon((1.0, 1.0), 1, 1e-5) == privacy.epsilon((1.0,), 2, 1e-5)
