@@ -1,5 +1,7 @@
 """FedALA: the identities of merging by learned weights."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch.func import functional_call
@@ -172,6 +174,19 @@ def test_first_learning_ends_after_more_than_ten_calm_passes_or_at_the_bound_and
     assert passes({"threshold": 1e9}, 1) == 11
     assert passes({"threshold": 0.0, "max_passes": 17}, 1) == 17
     assert passes({"threshold": 0.0, "max_passes": 17}, 2) == 1
+
+
+def test_calm_are_the_last_losses_of_the_window_by_their_standard_deviation():
+    def converged(losses, threshold):
+        algorithm: Any = fedala({"window": 3, "threshold": threshold}).algorithm
+        return algorithm.converged([torch.tensor(loss) for loss in losses])
+
+    assert converged([9.0, 1.0, 1.0, 1.0], 0.1)
+    assert not converged([1.0, 1.0, 1.0, 9.0], 0.1)
+    assert not converged([1.0, 1.0, 1.0], 0.1)  # one more loss than the window has is needed
+    deviation = (2 / 3) ** 0.5  # of 1, 2 and 3
+    assert converged([9.0, 1.0, 2.0, 3.0], deviation + 1e-3)
+    assert not converged([9.0, 1.0, 2.0, 3.0], deviation - 1e-3)
 
 
 def test_the_mean_weight_is_logged():

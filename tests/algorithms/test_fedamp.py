@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from pflbench.api import collect_logs
+from pflbench.api import collect_logs, collect_notes
 from pflbench.methods import registry
 from pflbench.testing import TOY, equal, golden, played, split_by_class, toy
 
@@ -341,6 +341,27 @@ def test_the_record_says_when_weights_are_nearly_uniform_or_nearly_the_identity(
     assert second.get("notes", []) == expected
 
 
+@pytest.mark.parametrize(
+    "others, expected",
+    [
+        ([2 / 3, 2 / 3, 2 / 3 - 0.03], [UNIFORM]),  # 0.03 more for itself: 0.09 of 1/3
+        ([2 / 3, 2 / 3, 2 / 3 - 0.04], []),
+        ([0.009, 0.0, 0.009], [IDENTITY]),
+        ([0.011, 0.0, 0.0], []),  # one client that listens is enough
+    ],
+)
+def test_nearly_uniform_is_within_a_tenth_and_nearly_the_identity_within_a_hundredth(
+    others, expected
+):
+    """Each client gives this weight to the two others together, in equal parts."""
+    xi = torch.diag(1 - torch.tensor(others)) + torch.tensor(others)[:, None] / 2 * (
+        1 - torch.eye(3)
+    )
+    with collect_notes() as notes:
+        fedamp.note_degenerate(xi)
+    assert notes == expected
+
+
 def test_a_single_client_is_not_said_to_be_on_its_own():
     federation = played(toy("fedamp", clients=1), 1)
     record, _ = federation.step()
@@ -420,8 +441,9 @@ def test_distances_and_cloud_models_do_not_depend_on_how_many_columns_are_taken_
 
 def test_two_clients_have_one_distance():
     with collect_logs() as logs:
-        attended({}, torch.tensor([[1.0, 1.0], [4.0, 5.0]]))
+        xi, _ = attended({}, torch.tensor([[1.0, 1.0], [4.0, 5.0]]))
     assert logs["distance"] == 9 + 16
+    assert logs["xi_max"] == xi[0, 1]
 
 
 def test_what_is_logged():

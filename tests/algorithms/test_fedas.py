@@ -123,6 +123,24 @@ def test_alignment_leaves_the_head_untouched_and_changes_the_body(optimizer):
         assert not equal(phi(aligned), federation.server["phi"])
 
 
+def test_alignment_has_batches_of_its_own_size_and_one_of_all_data_is_one_gradient_step():
+    """On the sum over classes of the mean squared distance to the prototype, per entry."""
+    hparams = {"lr": 0.5, "align_lr": 0.1, "batch_size": 4, "align_batch_size": 1000}
+    federation = played(fedas(hparams), 1)
+    algorithm: Any = federation.algorithm
+    client, own = federation.client(0), federation.states[0]["theta"]
+    prototypes, _ = class_prototypes(algorithm.net(own), client)
+    net = algorithm.net({**own, **federation.server["phi"]})
+    x, y = next(client.samples())
+    z = net.body(x)
+    loss = sum((z[y == c] - prototypes[c]).square().mean() for c in y.unique())
+    gradient = torch.autograd.grad(loss, list(net.body.parameters()))
+    aligned = algorithm.aligned(client, federation.server)
+    for (name, p), g in zip(net.body.named_parameters(), gradient, strict=True):
+        torch.testing.assert_close(aligned[f"body.{name}"], p.detach() - 0.1 * g)
+        assert g.any()
+
+
 @pytest.mark.parametrize("hparams", [{"batch_size": 1}, {"fim": "per_sample"}])
 @pytest.mark.parametrize("norm", ["sum", "mean"])
 def test_fisher_trace_of_single_samples_is_the_sum_of_squared_gradient_norms(

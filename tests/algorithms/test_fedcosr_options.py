@@ -315,6 +315,14 @@ def test_eta_bound_is_0_where_the_gradient_vanishes():
     assert eta_bound_of(0.0, 0.0, 3.0, 0.5) == 0.0
 
 
+def test_where_training_moves_nothing_no_smoothness_is_measured():
+    federation = played(toy("fedcosr", {**PLAIN, "measure": True, "lr": 0.0}, clients=1), 1)
+    federation.server["phi"] = phi(federation.states[0]["theta"])
+    logs = federation.step()[0]["logs"]
+    assert logs["gradient_norm"][0] > 0
+    assert not {"smoothness", "eta_bound", "eta_holds"} & logs.keys()
+
+
 def test_a_head_that_is_not_trained_has_no_part_in_the_measured_gradient():
     federation = played(toy("fedcosr", {**PLAIN, "use_ce": False, "measure": True}), 1)
     algorithm, client = federation.algorithm, federation.client(0)

@@ -9,6 +9,7 @@ import torch
 from scipy.optimize import minimize
 from torch.nn.functional import one_hot
 
+from pflbench.algorithms.fedpac import without_small
 from pflbench.api import collect_logs
 from pflbench.ops import cross_entropy_loss, local_sgd, phi, pi, simplex_qp, weighted_mean
 from pflbench.testing import equal, played, split_by_class, toy
@@ -285,6 +286,23 @@ def test_replies_that_are_not_finite_do_not_break_the_server():
     for part in ("H", "V"):
         replies[1][part] = replies[1][part] * float("nan")
     assert algorithm.aggregate(federation.server, replies)["heads"].keys() == {0, 1, 2}
+
+
+def test_of_thousands_of_equal_weights_none_is_dropped():
+    a = torch.full((4000,), 1 / 4000, dtype=torch.float64)
+    torch.testing.assert_close(without_small(a), a)
+    torch.testing.assert_close(
+        without_small(torch.tensor([0.5, 0.4996, 0.0004])),
+        torch.tensor([0.5, 0.4996, 0.0]) / 0.9996,
+    )
+
+
+def test_the_mean_weight_of_own_heads_is_logged():
+    V, H = clients_of(5)
+    with collect_logs() as logs:
+        alpha = weights(V, H)
+    assert logs["own_weight"] == pytest.approx(float(alpha.trace()) / 5)
+    assert logs["qp_fallbacks"] == 0
 
 
 def test_the_program_on_a_zero_matrix_is_solved_by_uniform_weights():

@@ -36,6 +36,17 @@ def test_a_phase_changes_its_own_part_only(
     assert equal(state["pi"], client.state["pi"]) == (not head_phase)
 
 
+def test_a_client_without_training_data_returns_what_it_got():
+    federation = toy("fedrep", {"head_epochs": 2, "final_head_epochs": 2})
+    client = federation.client(0)
+    client = dataclasses.replace(client, y=client.y[:0])
+    reply, state = federation.algorithm.client_update(client, federation.server)
+    assert equal(reply["phi"], federation.server["phi"])
+    assert equal(state["pi"], client.state["pi"])
+    model = federation.algorithm.personal_model(client, federation.server)
+    assert equal(model, federation.algorithm.task.initial)
+
+
 def test_upload_is_the_body_exactly_and_the_server_has_no_head():
     federation = toy("fedrep")
     body = phi(federation.algorithm.task.initial)

@@ -115,6 +115,15 @@ def test_noise_is_new_in_every_round_and_of_every_client(federation, net, client
     assert not torch.equal(noised[0], noised[2])
 
 
+def test_noise_of_the_sums_is_not_that_of_the_parameters(net, client):
+    """Else who knows the one could take the other away."""
+    old = {"a": torch.zeros(40, 65)}
+    of_parameters = privacy.noised_update(old, old, 0.5, 1.0, client)["a"].double()
+    of_sums = release(net, client, sigma=1.0) - release(net, client)
+    both = torch.stack([of_parameters.flatten(), of_sums.flatten()])
+    assert both.corrcoef()[0, 1].abs() < 0.1
+
+
 def test_another_label_of_one_sample_moves_the_release_by_2_s(net, client):
     bound = representations(net, client).norm(dim=1).min().item()  # every z is clipped
     y = client.y.clone()
