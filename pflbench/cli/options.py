@@ -169,7 +169,11 @@ StateMemory = Annotated[
 Fresh = Annotated[bool, _option("Forget what is stored and start anew.", None, "--fresh")]
 Strict = Annotated[
     bool,
-    _option("Do not resume what another kind of machine has begun. [mark it]", None, "--strict"),
+    _option(
+        "Do not resume a run that was started on another kind of machine. [mark it]",
+        None,
+        "--strict",
+    ),
 ]
 Quiet = Annotated[bool, _option("No progress.", None, "--quiet")]
 ReportFolder = Annotated[

@@ -16,14 +16,13 @@ import os
 import shutil
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from pflbench.errors import UserError
-from pflbench.records import integrity, json_text
+from pflbench.records import disk, integrity, json_text
 from pflbench.records.integrity import RunningSum
 
 KEPT_CHECKPOINTS = 2
@@ -130,7 +129,7 @@ class RunFolder:
     def _sync(self, more: Iterable[Path] = ()) -> None:
         """See that all lines, and further files, are on the disk."""
         try:
-            _to_disk([*(self.folder / file for file in integrity.LINES), *more])
+            disk.files_to_disk([*(self.folder / file for file in integrity.LINES), *more])
         except OSError as error:
             raise unwritable(self.folder, error) from error
 
@@ -280,38 +279,11 @@ def write(path: Path, content: bytes | memoryview, to_disk: bool = True) -> None
                 os.fsync(file.fileno())
         aside.replace(path)
         if to_disk:
-            _folder_to_disk(path.parent)
+            disk.folder_to_disk(path.parent)
     except OSError as error:
         with contextlib.suppress(OSError):
             aside.unlink()
         raise unwritable(path.parent, error) from error
-
-
-def _folder_to_disk(folder: Path) -> None:
-    """See that the names of a folder's files are on the disk, where the system can do that."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    except (OSError, AttributeError):
-        return
-    try:
-        with contextlib.suppress(OSError):
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _to_disk(paths: Iterable[Path]) -> None:
-    """See that files are on the disk, not only on their way to it; many at once, which it can do
-    together.
-    """
-
-    def one(path: Path) -> None:
-        if path.exists():
-            with path.open("r+b") as file:
-                os.fsync(file.fileno())
-
-    with ThreadPoolExecutor(16) as pool:
-        list(pool.map(one, paths))
 
 
 def unwritable(folder: Path, error: OSError) -> Unwritable:

@@ -68,8 +68,8 @@ def execute(
     """Do a run, or the rest of it, and leave its records in `out/<run id>/`; a finished run is left
     as it is.
 
-    `fresh` forgets what is stored; `strict` refuses to go on with what another kind of machine has
-    begun. `started` is called with the number of rounds that are there
+    `fresh` forgets what is stored; `strict` refuses to go on with what was started on another kind of
+    machine. `started` is called with the number of rounds that are there
     already, unless all are. `scale` names the tier of a sweep, for the record; `lease` is its right
     to do the run. `state_memory` is how many GiB of clients' private states are in memory, the rest
     being in files; it changes no number.
@@ -108,7 +108,7 @@ def _kinds(snapshot: dict[str, Any] | None, folder: Path, strict: bool) -> list[
     before: list[str] = list(snapshot.get("kinds", [])) if snapshot else []
     here = provenance.kind_of_machine()
     if before and before[-1] != here:
-        said = f"{folder} was begun on another kind of machine ({before[-1]}; this is {here})"
+        said = f"{folder} was started on another kind of machine ({before[-1]}; this is {here})"
         if strict:
             raise UserError(f"{said}; without --strict it goes on, and is marked as mixed")
         warnings.warn(f"{said}: last bits may differ, and the run is marked", stacklevel=3)

@@ -260,7 +260,7 @@ def test_a_run_that_is_resumed_on_another_kind_of_machine_is_marked(
     monkeypatch.setattr(provenance, "kind_of_machine", lambda: "an abacus")
     setup = toy_setup("fedavg", rounds=4)
     before = {path.name: path.read_bytes() for path in folder.glob("*-*.pt")}
-    with pytest.raises(UserError, match=r"was begun on another kind of machine .*an abacus"):
+    with pytest.raises(UserError, match=r"was started on another kind of machine .*an abacus"):
         runner.execute(setup, tmp_path, strict=True)
     assert {path.name: path.read_bytes() for path in folder.glob("*-*.pt")} == before
     with pytest.warns(UserWarning, match=r"the run is marked"):
