@@ -16,6 +16,7 @@ from pflbench import testing
 from pflbench.cli import main
 from pflbench.simulation import fork_server
 
+PFLBENCH = [sys.executable, "-m", "pflbench"]
 Call = Callable[..., tuple[int, str, str]]  # the fixture `call`: exit code, stdout, stderr
 
 

@@ -2,14 +2,11 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.commands import SMALL, TOY, Call
-
-PFLBENCH = [sys.executable, "-m", "pflbench"]
+from tests.end_to_end.commands import PFLBENCH, SMALL, TOY, Call
 
 PLUGIN = '''
 import sys

@@ -4,7 +4,6 @@ import json
 import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 import torch
 
 from . import commands
-from .commands import Call
+from .commands import PFLBENCH, Call
 
 TOY = [*commands.TOY, "--workers", "1"]
 SMALL = [*commands.SMALL, "--rounds", "2", "--quiet"]
@@ -382,7 +381,7 @@ def test_a_result_that_cannot_be_read(call: Call):
 )
 def test_the_same_as_a_user_types_it(tmp_path: Path, command: str, said: str):
     (tmp_path / "mine.py").write_text("def f(:\n")
-    words = [sys.executable, "-m", "pflbench", *command.split(), "--workers", "1"]
+    words = [*PFLBENCH, *command.split(), "--workers", "1"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     one_line(done.returncode, done.stdout, done.stderr, said)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.py"]

@@ -19,7 +19,7 @@ from pflbench.config import Run
 from pflbench.records.run_folder import RunFolder
 from pflbench.simulation.federation import Federation
 
-from .commands import SMALL, TOY, Call, fine, started, wait_until
+from .commands import PFLBENCH, SMALL, TOY, Call, fine, started, wait_until
 
 IID = ["--partition", "iid"]
 
@@ -35,9 +35,7 @@ def numbers(folder: Path) -> bytes:
 def test_help_comes_up_at_once():
     def seconds() -> float:
         begin = time.perf_counter()
-        done = subprocess.run(
-            [sys.executable, "-m", "pflbench", "--help"], capture_output=True, text=True, check=True
-        )
+        done = subprocess.run([*PFLBENCH, "--help"], capture_output=True, text=True, check=True)
         assert "Usage: pflbench" in done.stdout
         return time.perf_counter() - begin
 

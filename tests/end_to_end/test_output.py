@@ -3,14 +3,11 @@
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.commands import SMALL, finished, numbers, started, wait_until
-
-PFLBENCH = [sys.executable, "-m", "pflbench"]
+from tests.end_to_end.commands import PFLBENCH, SMALL, finished, numbers, started, wait_until
 
 LONG = ["run", "fedavg", *SMALL, "--rounds", "4000", "--checkpoint-every", "100000"]
 
