@@ -5,36 +5,38 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import Tensor
 
 import pflbench
+from pflbench.api import Client, Message, Model
 from pflbench.data.partition import Partition
 from pflbench.methods.hyperparameters import make_run
 from pflbench.simulation import runner
 from pflbench.testing import TOY, played, split_by_class, toy
+from tests.factories.federations import Constant, federation_of
 
 HELD_OUT: dict[str, Any] = {**TOY, "validation": 0.3, "participation": 0.5, "rounds": 4}
 """Two of four clients per round: at `post` the others have the accuracy of their latest training."""
 
-MAJORITY = '''
-"""Majority: says a client's most frequent training class; right after training, and as "last", class 3."""
-import torch
-from pflbench.api import Algorithm
-class Majority(Algorithm):
-    title = "Majority"
-    family = "none"
-    def client_update(self, client, message):
-        return {}, {}
-    def aggregate(self, server, replies):
-        return server
-    def personal_model(self, client, message):
+LAST_CLASS = torch.tensor([0.0, 0.0, 0.0, 1.0])
+
+
+class Majority(Constant):
+    """Says a client's most frequent training class; right after training, and as "last", class 3."""
+
+    def personal_model(self, client: Client, message: Message) -> Model:
         return client.counts.float()
-    def trained_model(self, client, message, reply):
-        return torch.tensor([0.0, 0.0, 0.0, 1.0])
-    def extra_models(self, client, message):
-        return {"last": torch.tensor([0.0, 0.0, 0.0, 1.0])}
-    def predict(self, model, x):
-        return model.expand(len(x), -1)
-'''
+
+    def trained_model(self, client: Client, message: Message, reply: Message) -> Model:
+        return LAST_CLASS
+
+    def extra_models(self, client: Client, message: Message) -> dict[str, Model]:
+        return {"last": LAST_CLASS}
+
+    def predict(self, model: Model, x: Tensor) -> Tensor:
+        scores: Tensor = model.expand(len(x), -1)
+        return scores
 
 
 def split_in_three(*clients: tuple[list[int], list[int], list[int]]) -> Partition:
@@ -44,9 +46,7 @@ def split_in_three(*clients: tuple[list[int], list[int], list[int]]) -> Partitio
     return Partition(both.train[: len(train)], both.test, both.train[len(train) :])
 
 
-def test_accuracies_by_hand(tmp_path):
-    plugin = tmp_path / "majority.py"
-    plugin.write_text(MAJORITY)
+def test_accuracies_by_hand():
     split = split_in_three(
         ([0, 0, 1], [0, 1, 3, 3, 3], [0, 0, 1, 3]),
         ([2], [2, 3, 3], []),
@@ -54,7 +54,7 @@ def test_accuracies_by_hand(tmp_path):
     )
     before = {"pre": [1 / 5, 1 / 3, None], "pre_validation": [2 / 4, None, 1 / 5]}
     after = {"last": [3 / 5, 2 / 3, None], "last_validation": [1 / 4, None, 4 / 5]}
-    federation = toy(str(plugin), split=split, participation=0.34)
+    federation = federation_of(Majority, split, participation=0.34)
     assert federation.start()[0]["accuracy"] == {**before, **after}
     trained: set[int] = set()
 
