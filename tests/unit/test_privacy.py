@@ -184,7 +184,7 @@ def test_epsilon_of_one_release_against_values_computed_by_hand():
 
 
 @pytest.mark.parametrize("multiplier", [0.002, 100.0])
-def test_epsilon_is_tight_where_much_and_where_little_is_spent(multiplier):
+def test_epsilon_is_tight_where_much_and_where_little_is_spent(multiplier: float):
     """The minimum over a is near 1, or in the hundreds; here it is found on a finer grid."""
 
     def bound(a: float) -> float:
