@@ -120,6 +120,14 @@ def values(tree: Params) -> Params:
     return {name: p.detach() for name, p in tree.items()}
 
 
+def initial_linear(name: str, inputs: int, outputs: int, draws: torch.Generator) -> Params:
+    """Weight (outputs, inputs) and bias of a layer, uniform in +-1 / sqrt(inputs) as PyTorch's."""
+    bound = inputs**-0.5
+    weight = torch.empty(outputs, inputs).uniform_(-bound, bound, generator=draws)
+    bias = torch.empty(outputs).uniform_(-bound, bound, generator=draws)
+    return {f"{name}.weight": weight, f"{name}.bias": bias}
+
+
 def fine_tuned(
     theta: Params, client: Client, hp: Hparams, *, epochs: int, lr: float | None, part: str = ""
 ) -> Params:
