@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from pflbench.config import user_path
 from pflbench.data.npz import plain_arrays
 from pflbench.errors import UserError
 
@@ -30,7 +31,7 @@ def fingerprint(argument: str) -> str:
     if not argument:
         raise UserError("data set 'npz' needs a file: npz:PATH")
     try:
-        with Path(argument).expanduser().open("rb") as file:
+        with user_path(argument).open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise UserError(f"cannot read {argument}: {error.strerror}") from error

@@ -13,7 +13,9 @@ from pflbench.rng import numpy_stream
 
 TITLE = "Synthetic"
 DEFAULTS = {"classes": 4, "side": 16, "channels": 1, "samples": 600, "seed": 0}
+DIGITS = 18  # of an option, at most
 SPREAD = 20.0  # standard deviation of the class means, per pixel
+PIXELS = 100_000_000  # of all samples together, at most
 NOISE = 40.0  # standard deviation of a sample around its class mean, per pixel
 
 
@@ -23,7 +25,7 @@ def options(argument: str) -> dict[str, int]:
     allowed = ", ".join(f"{name}={value}" for name, value in DEFAULTS.items())
     for item in filter(None, argument.split(",")):
         name, _, text = item.partition("=")
-        if name not in DEFAULTS or not text.isdecimal():
+        if name not in DEFAULTS or not text.isdecimal() or len(text) > DIGITS:
             raise UserError(
                 f"bad option {item!r} of data set 'synthetic'; allowed, as whole numbers: {allowed}"
             )
@@ -37,6 +39,9 @@ def options(argument: str) -> dict[str, int]:
             f"data set 'synthetic' cannot have {chosen['classes']} classes in {chosen['samples']} samples;"
             " samples must be at least classes"
         )
+    pixels = chosen["samples"] * chosen["channels"] * chosen["side"] ** 2
+    if pixels > PIXELS:
+        raise UserError(f"data set 'synthetic:{argument}' has {pixels} pixels: at most {PIXELS}")
     return chosen
 
 

@@ -16,6 +16,8 @@ from typing import Any
 
 from pflbench.errors import UserError, unknown
 
+WIDEST = 65536  # entries of a representation
+
 
 @dataclass(frozen=True)
 class Run:
@@ -54,6 +56,8 @@ class Run:
         for name, least in {**dict.fromkeys(at_least_1, 1), "representations": 0}.items():
             if (value := getattr(self, name)) is not None and value < least:
                 raise UserError(f"{name} = {value}: must be at least {least}")
+        if self.width > WIDEST:
+            raise UserError(f"width = {self.width}: must be at most {WIDEST}")
         if not 0 < self.participation <= 1:
             raise UserError(f"participation = {self.participation}: must be above 0 and at most 1")
 
@@ -102,16 +106,23 @@ def from_toml(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """The settings (with `algorithm`, if it is there) and the hyperparameters (`[hparams]`) of a
     TOML file.
     """
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:  # also of text that is not UTF-8
-        raise UserError(f"{path} is not TOML: {error}") from error
+    table = read_toml(path)
     hparams = table.pop("hparams", {})
     if not isinstance(hparams, dict):
         raise UserError(f"{path}: hparams must be a table, as in: [hparams]")
     return table, hparams
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The table of a TOML file."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:  # also of text that is not UTF-8
+        raise UserError(f"{path} is not TOML: {error}") from error
+    except RecursionError as error:
+        raise UserError(f"{path} is not TOML: it is nested too deeply") from error
 
 
 def as_json(run: Run) -> dict[str, Any]:
@@ -176,6 +187,16 @@ PARSERS: dict[type, tuple[Callable[[Any], Any], str]] = {
 """How a value of a type is read, and what it must be."""
 
 
+def user_path(text: str) -> Path:
+    """A path as the user wrote it; ~ is a home."""
+    try:
+        if "\0" in text:
+            raise RuntimeError("it has a null character")
+        return Path(text).expanduser()
+    except RuntimeError as error:  # of a user that is not known
+        raise UserError(f"cannot read {text}: {error}") from error
+
+
 def _short(spec: str) -> str:
     kind, _, argument = spec.partition(":")
     text = f"{kind}-{Path(argument).stem}" if kind in ("npz", "file") else kind + argument
@@ -186,7 +207,7 @@ def _digest(spec: str) -> str | None:
     kind, _, argument = spec.partition(":")
     if kind not in ("npz", "file"):
         return None
-    path = Path(argument).expanduser()
+    path = user_path(argument)
     try:
         return f"{kind}:{_file_digest(path, path.stat().st_mtime_ns)}"
     except OSError as error:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pflbench.records.plan import Plan
     from pflbench.sweep.experiment import Table
 
+DIGITS = 18  # of a seed, at most
 NAMED = 3  # methods, or data sets, that a title names; more are counted
 
 
@@ -150,6 +151,6 @@ def _add_hyperparameter(table: dict[str, Any], pair: str) -> None:
 
 
 def _seeds(texts: list[str]) -> int | list[int]:
-    if not all(text.isdecimal() for text in texts):
+    if not all(text.isdecimal() and len(text) <= DIGITS for text in texts):
         raise UserError(f"--seeds {','.join(texts)}: must be a number of seeds, or a list as 0,1,2")
     return int(texts[0]) if len(texts) == 1 else [int(text) for text in texts]

@@ -86,9 +86,11 @@ def _exit_code(arguments: list[str]) -> int:
     except BrokenPipeError:
         return 1
     except OSError as error:
-        if error.filename is not None:
-            raise
-        console.say("error", f"cannot write the output: {error.strerror}")
+        where = "write the output" if error.filename is None else f"use {error.filename}"
+        console.say("error", f"cannot {where}: {error.strerror or error}")
+        return 1
+    except MemoryError as error:
+        console.say("error", f"there is not enough memory: {error or 'none is left'}")
         return 1
     except Exception as error:
         # typer's own errors are known by this method: their base class moved between its versions

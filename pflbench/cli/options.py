@@ -8,6 +8,7 @@ must come up without torch.
 
 import functools
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,6 +16,7 @@ from typing import Annotated, Any
 import typer
 
 Command = Callable[..., None]
+LARGEST = 1_000_000  # of an option that is no whole number
 
 
 def added(options: Mapping[str, Any], before: str) -> Callable[[Command], Command]:
@@ -55,6 +57,12 @@ def settings_of(ctx: typer.Context) -> dict[str, Any]:
 
 def _option(text: str, metavar: str | None = None, *names: str, **more: Any) -> Any:
     return typer.Option(*names, help=text, metavar=metavar, show_default=False, **more)
+
+
+def _finite(value: float) -> float:
+    if not math.isfinite(value) or value > LARGEST:
+        raise typer.BadParameter(f"{value} must be a number up to {LARGEST}.")
+    return value
 
 
 RUN: dict[str, Any] = {
@@ -164,6 +172,7 @@ StateMemory = Annotated[
         "GiB of clients' private states in a run's memory; the rest is in files. [2.0]",
         "GIB",
         min=0,
+        callback=_finite,
     ),
 ]
 Fresh = Annotated[bool, _option("Forget what is stored and start anew.", None, "--fresh")]

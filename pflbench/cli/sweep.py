@@ -80,9 +80,9 @@ def sweep(
         keep_outdated=keep_outdated,
     )
     _note_left_out(plans, out)
+    made.open()  # before the plans: a sweep that is refused leaves none
     for plan in plans:
         plan.write(out)
-    made.open()
     if not as_json:
         _tell_outdated(made)
     _run(made, quiet or as_json)

@@ -43,11 +43,9 @@ def _damaged_data(runs: list[Path], data_root: Path | None) -> dict[str, str]:
     from pflbench.records import run_folder
 
     found = {}
-    specs = {
-        run_folder.read_or_nothing(run / "run.json").get("config", {}).get("dataset")
-        for run in runs
-    }
-    for spec in sorted(filter(None, specs)):
+    configs = [run_folder.read_or_nothing(run / "run.json").get("config") for run in runs]
+    specs = {config.get("dataset") for config in configs if isinstance(config, dict)}
+    for spec in sorted(spec for spec in specs if isinstance(spec, str)):
         try:
             data = datasets.prepared_already(spec, data_root)
             if data is not None:

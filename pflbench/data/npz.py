@@ -4,31 +4,32 @@ cannot run code.
 
 import zipfile
 import zlib
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from pflbench.config import user_path
 from pflbench.errors import UserError
 
 
 def plain_arrays(path: str) -> dict[str, npt.NDArray[np.generic]]:
     """All arrays of the archive by name."""
     try:
-        with Path(path).expanduser().open("rb") as file:
+        with user_path(path).open("rb") as file:
             archive = np.load(file, allow_pickle=False)
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise UserError(
                     f"{path} is not an .npz archive but a single array; write it with numpy.savez"
                 )
-            return dict(archive)
+            arrays = dict(archive)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     except (
         ValueError,
         EOFError,
         KeyError,
-        NotImplementedError,
+        RuntimeError,  # of what is encrypted
+        MemoryError,
         zipfile.BadZipFile,
         zlib.error,
     ) as error:
@@ -36,3 +37,7 @@ def plain_arrays(path: str) -> dict[str, npt.NDArray[np.generic]]:
         raise UserError(
             f"{path} is not a readable .npz archive of plain arrays: {reason}"
         ) from error
+    for name, array in arrays.items():
+        if not isinstance(array, np.ndarray):
+            raise UserError(f"{path} is not an .npz archive of arrays: {name} is no array")
+    return arrays

@@ -14,6 +14,8 @@ from pflbench.data.npz import plain_arrays
 from pflbench.errors import UserError, unknown
 from pflbench.methods import registry, versions
 
+BELOW_1 = ("dropout",)  # a share that leaves something
+
 
 def make_run(
     method: str | type[Algorithm],
@@ -89,3 +91,5 @@ def _check_allowed(name: str, value: Any, allowed: Any) -> None:
     least = allowed[0] if isinstance(value, int) else min(allowed[0], 0.0)
     if value < least:
         raise UserError(f"{what} at least {least}")
+    if name in BELOW_1 and value >= 1:
+        raise UserError(f"{what} below 1")

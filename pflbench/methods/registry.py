@@ -58,12 +58,22 @@ def file_of(cls: type[Algorithm]) -> Path:
 
 def hparams_type(cls: type[Algorithm]) -> type[Hparams]:
     """The dataclass that a method's `hp:` annotation names."""
-    found: type[Hparams] = typing.get_type_hints(cls)["hp"]
+    try:
+        found = typing.get_type_hints(cls)["hp"]
+    except Exception as error:  # of a name that is not defined
+        raise _no_hparams(cls, f"{type(error).__name__}: {error}") from error
+    if not isinstance(found, type) or not issubclass(found, Hparams):
+        raise _no_hparams(cls, f"it is {found!r}")
     for f in dataclasses.fields(found):
         if "allowed" not in f.metadata:
             where = f"plugin {name_of(cls)}: hyperparameter {f.name}"
             raise UserError(f"{where} must be declared as hparam(default, range, meaning)")
     return found
+
+
+def _no_hparams(cls: type[Algorithm], reason: str) -> UserError:
+    wanted = "hp must be annotated with a dataclass of Hparams, as in: hp: Hparams"
+    return UserError(f"plugin {name_of(cls)}: {wanted} ({reason})")
 
 
 def _imported(name: str) -> ModuleType:

@@ -1,5 +1,6 @@
 """`pflbench new`: the file of a new method, complete but for three lines."""
 
+import contextlib
 import keyword
 from datetime import date
 from pathlib import Path
@@ -96,6 +97,8 @@ def new(name: str, folder: Path | None = None) -> Path:
         there = path if path.exists() else folder
         raise UserError(f"{there} is there already and is not overwritten") from error
     except OSError as error:
+        with contextlib.suppress(OSError):
+            path.unlink()  # an empty file, of a full disk
         raise UserError(f"cannot write {path}: {error.strerror}") from error
     return path
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from pflbench.api import Params
+from pflbench.config import user_path
 from pflbench.data.npz import plain_arrays
 from pflbench.errors import UserError
 
@@ -76,7 +77,7 @@ def _from_npz(path: str) -> dict[str, Tensor]:
 
 def _from_torch(path: str) -> dict[str, Tensor]:
     try:
-        loaded: Any = torch.load(Path(path).expanduser(), map_location="cpu", weights_only=True)
+        loaded: Any = torch.load(user_path(path), map_location="cpu", weights_only=True)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:

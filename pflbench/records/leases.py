@@ -71,9 +71,10 @@ class Lease:
             raise run_folder.unwritable(self.path.parent, error) from error
 
     def release(self) -> None:
-        """Give it back."""
+        """Give it back; on a disk that has become read-only, it expires."""
         if self.held():
-            self.path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                self.path.unlink(missing_ok=True)
 
 
 @dataclass

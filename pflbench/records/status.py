@@ -197,7 +197,8 @@ def how_it_ended(folder: Path) -> tuple[str, str]:
         return DAMAGED, str(error)
     state = ended.get("status")
     if state not in ENDED:
-        return "missing", ""
+        known = not ended or state == "stopped"
+        return ("missing", "") if known else (DAMAGED, "status.json does not say how the run ended")
     wrong = integrity.wrong_size(folder, ended) if state in FINAL else ""
     return (DAMAGED, wrong) if wrong else (str(state), str(ended.get("reason", "")))
 

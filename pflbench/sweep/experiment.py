@@ -15,8 +15,8 @@ setting of a run, `[hparams]`, and
 
 import itertools
 import json
-import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from pflbench.sweep import plugins
 SCALES = "scales"  # the file of the tiers, in the folder of the experiments
 RUNS = ("title", "include", "algorithms", "seeds", "hparams", "scenarios", "variants", "methods")
 KEYS = (*RUNS, *report_options.KEYS)
+MOST = 100_000  # runs of an experiment
 SETTINGS = tuple(name for name in config.SETTINGS if name != "seed")
 Table = dict[str, Any]
 
@@ -62,7 +63,7 @@ def read(name: str, above: tuple[Path, ...] = ()) -> Table:
     here = path.resolve()
     if here in above:
         raise UserError(f"{path} includes itself, by way of {', '.join(one.name for one in above)}")
-    table = plugins.from_file(_toml(path), path)
+    table = plugins.from_file(config.read_toml(path), path)
     if "published" in table:
         table["published"] = published.beside(path, table["published"])
     base = table.pop("include", None)
@@ -116,6 +117,9 @@ def make(name: str, table: Mapping[str, Any], scale: str = "paper", command: str
     methods = {plugin: registry.load(plugin) for plugin in _algorithms(table.get("algorithms"))}
     names = plugins.names(methods)
     seeds = _seeds(table.get("seeds", 1), tier)
+    _check_number(
+        name, table, len(methods) * (seeds[-1] + 1 if isinstance(seeds, range) else len(seeds))
+    )
     runs = []
     for scenario, variant in itertools.product(
         blocks(table, "scenarios"), blocks(table, "variants")
@@ -150,7 +154,7 @@ def _merged(layers: Iterable[Mapping[str, Any]]) -> tuple[Table, Table]:
 
 def scales() -> Table:
     """The tiers by name: what `--scale` changes, in one place."""
-    return _toml(folder() / f"{SCALES}.toml")
+    return config.read_toml(folder() / f"{SCALES}.toml")
 
 
 def scaled(settings: Mapping[str, Any], tier: Mapping[str, Any]) -> Table:
@@ -261,17 +265,33 @@ def _check_keys(where: str, block: Mapping[str, Any], *more: str) -> None:
             raise UserError(f"{name} = [] in {where}: a list needs a value, or there is no run")
 
 
-def _multiplied(block: Table) -> Iterator[Table]:
+def _choices(block: Table) -> dict[tuple[str, ...], list[Any]]:
+    """The values of every key of a block; a hyperparameter has two names."""
     flat: dict[tuple[str, ...], Any] = {
         (name,): value for name, value in block.items() if name != "hparams"
     }
     flat |= {("hparams", name): value for name, value in _table(block, "hparams").items()}
-    choices = [value if isinstance(value, list) else [value] for value in flat.values()]
-    for values in itertools.product(*choices):
+    return {path: value if isinstance(value, list) else [value] for path, value in flat.items()}
+
+
+def _multiplied(block: Table) -> Iterator[Table]:
+    choices = _choices(block)
+    for values in itertools.product(*choices.values()):
         picked: Table = {}
-        for path, value in zip(flat, values, strict=True):
+        for path, value in zip(choices, values, strict=True):
             (picked.setdefault("hparams", {}) if len(path) == 2 else picked)[path[-1]] = value
         yield picked
+
+
+def _check_number(name: str, table: Mapping[str, Any], of_each: int) -> None:
+    """Refuse more runs than anybody can do, before one is made; `of_each` scenario and variant."""
+    number = of_each
+    for key in ("scenarios", "variants"):
+        number *= sum(
+            math.prod(map(len, _choices(block).values())) for block in _tables(table, key)
+        )
+    if number > MOST:
+        raise UserError(f"experiment {name} has {number} runs: must be at most {MOST}")
 
 
 def _words(data: list[str], block: Mapping[str, Any]) -> str:
@@ -293,12 +313,12 @@ def _algorithms(given: Any) -> list[str]:
     return sets.methods(asked)
 
 
-def _seeds(given: Any, tier: Mapping[str, Any]) -> list[int]:
+def _seeds(given: Any, tier: Mapping[str, Any]) -> Sequence[int]:
     whole = given if isinstance(given, list) else [given]
     if given in (0, []) or not all(type(seed) is int and seed >= 0 for seed in whole):
         raise UserError(f"seeds = {given!r}: must be a number of seeds or a list of seeds")
-    seeds = given if isinstance(given, list) else list(range(given))
-    return seeds[: tier.get("seeds", len(seeds))]
+    seeds: Sequence[int] = given if isinstance(given, list) else range(given)
+    return seeds[: tier.get("seeds")]
 
 
 def _tier(scale: str) -> Table:
@@ -314,12 +334,3 @@ def _table(table: Mapping[str, Any], key: str) -> Table:
     if not isinstance(value, dict):
         raise UserError(f"{key} must be a table, not {json.dumps(value, default=str)}")
     return value
-
-
-def _toml(path: Path) -> Table:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:  # also of text that is not UTF-8
-        raise UserError(f"{path} is not TOML: {error}") from error

@@ -9,6 +9,7 @@ for a part that is switched off. Loop counts, sizes, choices and what the plugin
 
 import dataclasses
 import itertools
+import math
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 RULE = "default"  # the word for what the rule chooses
 WIDE = 100.0  # high / low from which on a range is searched on a logarithmic scale
+MOST = 100_000  # points of a grid
 DIGITS = 3  # significant, of a value: trials differ, and the last bits of a machine do not matter
 
 
@@ -108,6 +110,9 @@ def grid(
 def points(dimensions: Sequence[Dimension]) -> list[dict[str, Any]]:
     """The trials of a grid: the first one, and then all points, each once."""
     names = [one.name for one in dimensions]
+    number = math.prod(len(one.allowed) for one in dimensions)
+    if number > MOST:
+        raise UserError(f"--grid has {number} points: must be at most {MOST}")
     every = [
         tuple(one.first for one in dimensions),
         *itertools.product(*(one.allowed for one in dimensions)),

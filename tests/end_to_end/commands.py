@@ -25,6 +25,14 @@ TOY = f"--dataset {testing.TOY['dataset']} --model mlp --width 8 --min-samples 8
 SMALL = [*TOY, "--clients", "4", "--workers", "1"]
 
 
+def one_line(code: int, out: str, err: str, said: str) -> None:
+    """See that a command was refused: nothing on stdout, one line on stderr, exit code 2."""
+    assert (code, out) == (2, "")
+    assert err.startswith("pflbench: error: ")
+    assert err.count("\n") == 1 and err.endswith("\n")
+    assert said in err
+
+
 def fine(call: Call, *words: str) -> str:
     """What a command says that has nothing to complain about."""
     code, out, err = call(*words)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from . import commands
-from .commands import PFLBENCH, Call
+from .commands import PFLBENCH, Call, one_line
 
 TOY = [*commands.TOY, "--workers", "1"]
 SMALL = [*commands.SMALL, "--rounds", "2", "--quiet"]
@@ -21,13 +21,6 @@ class Mine(Algorithm):
     title = "Mine"
     family = "None"
 """
-
-
-def one_line(code: int, out: str, err: str, said: str) -> None:
-    assert (code, out) == (2, "")
-    assert err.startswith("pflbench: error: ")
-    assert err.count("\n") == 1 and err.endswith("\n")
-    assert said in err
 
 
 @pytest.mark.parametrize(

@@ -46,9 +46,17 @@ class OnRay:
                 ray.init(num_cpus=jobs, include_dashboard=False, **quiet)
             else:
                 ray.init(address=address, **quiet)
-        except OSError as error:  # a ConnectionError of Ray's among them
+        except ray.exceptions.AuthenticationError as error:
             raise UserError(
-                f"no Ray cluster at {address!r}: {str(error).partition('.')[0]}"
+                f"the Ray cluster at {address!r} asks for a token: set RAY_AUTH_MODE=token and"
+                " RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH, as on its machines"
+            ) from error
+        # a ConnectionError of Ray's is an OSError; a port above 65535 is an OverflowError
+        except (OSError, ValueError, RuntimeError, OverflowError) as error:
+            reason = str(error).strip().partition("\n")[0].partition(". ")[0].rstrip(".")
+            raise UserError(
+                f"no Ray cluster at {address!r}: {reason}; must be auto, HOST:PORT or"
+                " ray://HOST:PORT of one that runs ('ray start --head' starts one)"
             ) from error
 
     def room(self) -> int:
