@@ -79,6 +79,17 @@ def rows(file: Path) -> list[list[str]]:
     return cells[2:]
 
 
+def test_the_page_that_walks_this_way_shows_these_files():
+    page = (WEEK.parents[1] / "docs" / "from-sweep-to-paper.md").read_text(encoding="utf-8")
+    assert (WEEK / "mine.toml").read_text(encoding="utf-8") in page
+    (code,) = re.findall(r"```python\n(.*?)\n```", page, flags=re.DOTALL)
+    assert code in (WEEK / "methods" / "own_apfl.py").read_text(encoding="utf-8")
+    for method, lines in (("own_fedbabu", 51), ("own_scaffold", 76)):
+        text = (WEEK / "methods" / f"{method}.py").read_text(encoding="utf-8")
+        assert len(text.splitlines()) == lines
+    assert "FedBABU and SCAFFOLD stand next to it in 51 and 76 lines" in page
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_passes_the_checks(method: str):
     results = list(testing.checks(str(WEEK / "methods" / f"{method}.py")))
