@@ -15,7 +15,6 @@ class Published:
     has them, or as an experiment does.
     """
 
-    name: str  # of files
     source: str  # as captions name it
     accuracy: Mapping[tuple[str, str], Pair]  # (method, scenario) -> accuracy and std in percent
     seeds: str = ""  # behind the numbers, in words
@@ -54,12 +53,11 @@ def by_source(numbers: Numbers) -> list[Published]:
     for line in numbers.lines:
         lines = found.setdefault(line.source or numbers.name, {})
         lines[line.method, line.scenario] = (line.accuracy, line.std)
-    return [Published(numbers.name, source, accuracy) for source, accuracy in found.items()]
+    return [Published(source, accuracy) for source, accuracy in found.items()]
 
 
 def _of_paper(paper: Paper) -> Published:
     return Published(
-        paper.key,
         f"the {paper.name} paper",
         paper.accuracy,
         f"{paper.seeds} seeds",

@@ -46,13 +46,33 @@ def beside(path: Path, given: Any) -> Any:
     return given
 
 
+def loaded(given: Any) -> Any:
+    """The same with the content of CSV files, as a plan keeps it."""
+    if isinstance(given, list | tuple):
+        return [loaded(one) for one in given]
+    is_file = isinstance(given, str) and given.endswith(".csv")
+    return read_csv(Path(given)).as_json() if is_file else given
+
+
 def numbers(given: Any, where: str) -> str | Numbers:
-    """The numbers of a CSV file or of a plan; the name of some that ship stays as it is."""
-    if isinstance(given, Mapping):
-        return Numbers(given["name"], tuple(Number(*line) for line in given["lines"]))
-    if not isinstance(given, str):
-        raise UserError(f"published = {given!r} in {where}: must be a CSV file or a name")
-    return read_csv(Path(given)) if given.endswith(".csv") else given
+    """Numbers as a plan keeps them; the name of some that ship stays as it is."""
+    if isinstance(given, str):
+        return given
+    try:
+        lines = tuple(Number(*line) for line in given["lines"])
+        if all(map(_is_sound, lines)):
+            return Numbers(str(given["name"]), lines)
+    except (KeyError, TypeError):
+        pass
+    raise UserError(f"published = {given!r} in {where}: must be a CSV file or a name")
+
+
+def _is_sound(line: Number) -> bool:
+    """Whether the values have the types that a file gives them."""
+    values = [line.accuracy, *([] if line.std is None else [line.std])]
+    texts = (line.method, line.scenario, line.source)
+    numeric = all(type(value) in (int, float) and math.isfinite(value) for value in values)
+    return numeric and all(isinstance(text, str) for text in texts)
 
 
 def read_csv(path: Path) -> Numbers:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from pflbench.errors import UserError, unknown
-from pflbench.records.published import Numbers, numbers
+from pflbench.records.published import Numbers, loaded, numbers
 
 KEYS = ("proposed", "published", "report")  # of an experiment
 Std = Literal["seeds", "clients"]
@@ -76,8 +76,8 @@ class ReportOptions:
     figures: FigureOptions = FigureOptions()
 
     def with_(self, given: Mapping[str, Any], where: str) -> "ReportOptions":
-        """The same with other values in place of some; titles and figures are added to."""
-        return read(_joined(self.as_json(), given), where)
+        """The same with other values instead of some; titles and figures are added to."""
+        return read(_joined(self.as_json(), _with_numbers(given)), where)
 
     def as_json(self) -> dict[str, Any]:
         """What is not the default, as in a file."""
@@ -92,7 +92,14 @@ def of_experiment(name: str, table: Mapping[str, Any]) -> ReportOptions:
     above = {key: table[key] for key in ("proposed", "published") if key in table}
     if twice := above.keys() & own.keys():
         raise UserError(f"{where} has {min(twice)} twice, once of them in [report]")
-    return read({**own, **above}, where)
+    return read(_with_numbers({**own, **above}), where)
+
+
+def _with_numbers(table: Mapping[str, Any]) -> dict[str, Any]:
+    """A table with the numbers of the files that it names."""
+    if "published" not in table:
+        return dict(table)
+    return {**table, "published": loaded(table["published"])}
 
 
 def read(table: Mapping[str, Any], where: str) -> ReportOptions:

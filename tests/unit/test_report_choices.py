@@ -260,8 +260,8 @@ def test_every_source_has_a_table_of_its_own():
         ("Ditto", "digits dir:0.1", x, None, name) for x, name in ((80.0, "A"), (70.0, "B"))
     )
     parts, _ = compared(numbers(first, second))
-    assert list(parts) == ["published", "published-theirs-1"]
-    assert "that of B, which" in parts["published-theirs-1"].caption
+    assert list(parts) == ["published", "published-2"]
+    assert "that of B, which" in parts["published-2"].caption
     assert "Published std" not in parts["published"].headers
 
 

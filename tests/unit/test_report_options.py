@@ -149,4 +149,26 @@ def test_a_mistake_in_published_numbers_is_told_in_one_line(tmp_path, text, mess
 
 def test_published_numbers_that_are_not_there_are_told_in_one_line(tmp_path):
     with pytest.raises(UserError, match=r"cannot read .*n\.csv: No such file"):
-        report_options.read({"published": str(tmp_path / "n.csv")}, "the options")
+        ReportOptions().with_({"published": str(tmp_path / "n.csv")}, "the options")
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        3,
+        {"name": "x"},
+        {"name": "x", "lines": [["a", "b"]]},
+        {"name": "x", "lines": [["a", "b", "c"]]},
+        {"name": "x", "lines": [["a", "b", 1.0, float("nan")]]},
+        {"name": "x", "lines": 3},
+    ],
+)
+def test_numbers_that_a_plan_cannot_have_are_told_in_one_line(numbers):
+    with pytest.raises(UserError, match=r"published = .* must be a CSV file or a name"):
+        report_options.read({"published": [numbers]}, "a plan")
+
+
+def test_a_plan_does_not_make_a_report_read_other_files(tmp_path):
+    (tmp_path / "secret.csv").write_text(CSV)
+    given = str(tmp_path / "secret.csv")
+    assert report_options.read({"published": given}, "a plan").published == (given,)

@@ -26,9 +26,7 @@ def leaderboard() -> list[Published]:
     """The leaderboard, and FedALA's table."""
     found = by_source(read_csv(Path(__file__).parent / "leaderboard.csv"))
     return [
-        dataclasses.replace(
-            one, name="pfllib", conditions=CONDITIONS[one.source], scenario_of=scenario_of
-        )
+        dataclasses.replace(one, conditions=CONDITIONS[one.source], scenario_of=scenario_of)
         for one in found
     ]
 

@@ -31,13 +31,15 @@ def tables(layout: Layout, choice: Choice, margin: float = 0.01) -> Made:
     """
     parts: list[TablePart] = []
     notes: list[str] = []
+    shown = 0
     for source in sources(layout.options.published):
         places = _places(layout, source)
         if not places:
             lack = "none of its methods and scenarios is among the runs"
             notes.append(f"No comparison with {source.source}: {lack}.")
             continue
-        ending = "" if not parts else f"-{source.name}-{len(parts)}"
+        shown += 1
+        ending = "" if shown == 1 else f"-{shown}"
         orders, more = _orders(layout, choice, source, places, ending)
         parts += [_accuracies(layout, choice, source, places, ending), *orders]
         if source.paper:
