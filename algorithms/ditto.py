@@ -1,7 +1,7 @@
 """Ditto (Li et al., "Ditto: fair and robust federated learning through personalization", ICML
 2021), Algorithm 1, with FedAvg for the global model.
 
-Idea: a personal model beside FedAvg, pulled to the global one.
+Idea: a personal model next to FedAvg, pulled to the global one.
 Paper: https://arxiv.org/abs/2012.04221
 Code: https://github.com/litian96/ditto
 Down: w. Up: u_i (w after local training), n. Private: v_i, the personal model.

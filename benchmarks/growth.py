@@ -38,10 +38,10 @@ def measure(turns: int) -> list[Finding]:
     for clients in CLIENTS:
         cost = ratio(seconds[clients], seconds[100])
         if clients == max(CLIENTS):
-            found.append(at_most(f"seconds of a round, {clients} clients / 100", cost, 1.3))
+            found.append(at_most(f"seconds per round, {clients} clients / 100", cost, 1.3))
             found.append(at_most(f"resident GB, {clients} clients", memory[clients], 3.0))
         elif clients != 100:
-            found.append(Finding(f"seconds of a round, {clients} clients / 100", cost))
+            found.append(Finding(f"seconds per round, {clients} clients / 100", cost))
     per_client = (memory[max(CLIENTS)] - memory[100]) / (max(CLIENTS) - 100) * 1e6
     found.append(Finding("resident kB for every further client", per_client))
     return found

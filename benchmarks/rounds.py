@@ -49,7 +49,7 @@ def problem() -> Setup:
 def _findings(seen: dict[str, list[float]]) -> list[Finding]:
     rest = [1 - two / (2 * bare) for two, bare in zip(seen["two"], seen["bare"], strict=True)]
     found = [
-        Finding("seconds of a round, two workers", spread([1 / speed for speed in seen["two"]])),
+        Finding("seconds per round, two workers", spread([1 / speed for speed in seen["two"]])),
         at_least("two workers / one", ratio(seen["two"], seen["one"]), 1.8),
         at_most("share of a round that is no step and no evaluation", spread(rest), 0.08),
     ]

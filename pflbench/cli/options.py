@@ -233,7 +233,7 @@ TableRows = Annotated[
     str | None, _option("Rows below the methods: mean, majority or none.", "ROWS", "--rows")
 ]
 TableMarks = Annotated[
-    str | None, _option("Marks of numbers: places, arrows, base or none.", "MARKS", "--marks")
+    str | None, _option("Marks of numbers: ranks, arrows, base or none.", "MARKS", "--marks")
 ]
 PublishedNumbers = Annotated[
     list[str] | None,

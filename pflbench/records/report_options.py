@@ -17,7 +17,7 @@ KEYS = ("proposed", "published", "report")  # of an experiment
 Std = Literal["seeds", "clients"]
 Size = Literal["", "one-column", "two-column"]
 ROWS = ("mean", "majority")  # below the methods: the mean of a column, the majority class
-MARKS = ("places", "arrows", "base")  # of a number: its place, against the mean, against the base
+MARKS = ("ranks", "arrows", "base")  # of a number: its rank, against the mean, against the base
 TEMPLATES = {  # inches: the width of one column, and of two
     "aaai": (3.3, 7.0),
     "acm": (3.33, 7.0),

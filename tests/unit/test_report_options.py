@@ -115,7 +115,7 @@ def test_the_width_of_figures_is_that_of_the_template(size, template, width):
         ({"report": {"decimals": 9}}, "decimals = 9 .* must be a number from 0 to 6"),
         ({"report": {"std": "runs"}}, "std = 'runs' .* must be one of 'seeds', 'clients'"),
         ({"report": {"rows": ["max"]}}, "rows = 'max' .* must be one of 'mean', 'majority'"),
-        ({"report": {"marks": ["star"]}}, "marks = 'star' .* 'places', 'arrows', 'base'"),
+        ({"report": {"marks": ["star"]}}, "marks = 'star' .* 'ranks', 'arrows', 'base'"),
         ({"report": {"methods": 3}}, "methods = 3 .* must be a list of texts"),
         ({"report": {"label": "a b"}}, "label = 'a b' .* letters, digits"),
         ({"report": {"titles": {"method": {}}}}, r"unknown key of \[report.titles\].* 'method'"),

@@ -43,7 +43,7 @@ PAGE = dataclasses.replace(
 )
 STYLE = Style(
     rows=("mean", "majority"),
-    marks=("places", "arrows", "base"),
+    marks=("ranks", "arrows", "base"),
     ranked=("accuracy", "std"),
     columns=2,
     legend=(

@@ -37,7 +37,7 @@ class Style:
     """What a style is; `rows` and `marks` hold where an experiment does not choose."""
 
     rows: tuple[str, ...]  # below the methods: mean, majority
-    marks: tuple[str, ...]  # places, arrows, base
+    marks: tuple[str, ...]  # ranks, arrows, base
     ranked: tuple[Measure, ...]  # what has places and arrows
     columns: Literal[1, 2]  # of a scenario: accuracy with std, or each in its own
     legend: str  # of the places: {0}, {1}, ... are their marks

@@ -51,7 +51,7 @@ def cell(
 
 
 def _place(mark: Mark, style: Style, notation: Notation) -> Place:
-    shown = "places" in style.marks and mark.rank is not None and mark.rank <= len(notation.places)
+    shown = "ranks" in style.marks and mark.rank is not None and mark.rank <= len(notation.places)
     return notation.places[mark.rank - 1] if shown and mark.rank else Place()
 
 
@@ -72,7 +72,7 @@ def legend(marked: Marked, style: Style, notation: Notation) -> str:
     parts: list[str] = []
     if not style.explained:
         return " ".join(_exceptions(marked.table, style, notation))
-    if "places" in style.marks:
+    if "ranks" in style.marks:
         words = ("Bold", "Underlined", "")
         marks = zip(notation.places, words, strict=False)
         parts.append(style.legend.format(*(p.mark or p.number % word for p, word in marks)))

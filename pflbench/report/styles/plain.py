@@ -4,7 +4,7 @@ from pflbench.report.render.notation import Notation, Place, Style
 
 STYLE = Style(
     rows=("majority",),
-    marks=("places",),
+    marks=("ranks",),
     ranked=("accuracy",),
     columns=1,
     legend="{0}: highest accuracy of a column; {1}: second highest.",
