@@ -90,7 +90,7 @@ class Hparams:
     )
     dropout: float = hparam(0.0, (0.0, 0.9), "dropout between body and head in local training")
     participation: float = hparam(
-        1.0, (0.05, 1.0), "at most this share of the clients takes part in a round"
+        1.0, (0.05, 1.0), "at most this share of the clients takes part per round"
     )
 
 
