@@ -1,6 +1,7 @@
 """From records to tables, figures and the page, as a user types it."""
 
 import json
+import re
 import shutil
 import time
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tomli_w
 
 from pflbench.records import plan
 from tests.factories.run_files import write_sweep
@@ -98,6 +100,35 @@ def test_the_proposed_method_has_the_last_row_in_bold(call: Call, runs: Path):
     table = (runs / "report/mine/accuracy.md").read_text()
     methods = [line.split(" | ")[0].removeprefix("| ") for line in table.splitlines()[2:6]]
     assert methods == ["FedAvg", "FedCoSR", "**Local**", "Majority class"]
+
+
+def test_options_of_the_command_are_those_of_a_file(call: Call, runs: Path):
+    words = ["--methods", "fedcosr, local", "--scenario", "digits path:*", "--decimals", "1"]
+    words += ["--rename", "fedcosr=Ours", "--rename", "digits path:2=Hard", "--rows", "mean"]
+    words += ["--marks", "none", "--caption", "My own.", "--label", "tab:own", "--std", "clients"]
+    fine(call, "report", str(runs), "--only", "tables", *words)
+    lines = (runs / "report/mine/accuracy.md").read_text().splitlines()
+    cells = [line.strip("| ").split(" | ") for line in lines if line.startswith("|")]
+    assert [row[0] for row in cells] == ["Method", "---", "Ours", "Local", "**Mean**"]
+    assert cells[0][1:] == ["Hard"]
+    assert re.fullmatch(r"[0-9]+\.[0-9] \u00b1 [0-9]+\.[0-9]", cells[3][1])
+    assert lines[-1].startswith("My own.")
+    assert r"\label{tab:own}" in (runs / "report/mine/accuracy.tex").read_text()
+
+
+def test_the_file_as_it_is_now_may_be_used_instead_of_what_the_sweep_kept(call: Call, runs: Path):
+    table = {**TABLE, "report": {"caption": "Later thought."}, "published": "theirs.csv"}
+    folder = runs.parent / "files"
+    folder.mkdir()
+    (folder / "mine.toml").write_text(tomli_w.dumps(table))
+    numbers = "method,scenario,accuracy,std,source\nLocal,digits path:2,80.5,,They\n"
+    (folder / "theirs.csv").write_text(numbers)
+    fine(call, "report", str(runs), "--only", "tables", "--options", str(folder / "mine.toml"))
+    assert "Later thought." in (runs / "report/mine/accuracy.md").read_text()
+    assert "80.50" in (runs / "report/mine/published.md").read_text()
+    fine(call, "report", str(runs), "--only", "tables", "--published", str(folder / "theirs.csv"))
+    assert "80.50" in (runs / "report/mine/published.md").read_text()
+    assert "Later thought." not in (runs / "report/mine/accuracy.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -236,6 +267,14 @@ def test_a_sweep_without_a_finished_run_is_reported_too(call: Call, tmp_path: Pa
             "--std runs",
             "std = 'runs' in the options of the report: must be one of 'seeds', 'clients'",
         ),
+        ("--rename fedavg", "--rename fedavg: must be NAME=TITLE"),
+        ("--methods fedavgg", "unknown method of this folder 'fedavgg'"),
+        ("--scenario x", "unknown scenario of this folder 'x'"),
+        ("--style plane", "unknown style of tables 'plane'; did you mean 'plain'"),
+        ("--published x", "unknown published numbers 'x'"),
+        ("--published x.csv", "cannot read x.csv: No such file or directory"),
+        ("--rows all", "rows = 'all' in the options of the report: must be one of"),
+        ("--template a4", "template = 'a4' in [report.figures] of the options of the report"),
         ("--only latex", "--only latex: must be tables or figures or page"),
         (
             "--experiment min",
