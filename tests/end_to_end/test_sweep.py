@@ -71,7 +71,7 @@ def test_forty_runs_killed_five_times_equal_an_unbroken_sweep_and_none_is_done_t
     for target in (3, 10, 18, 26, 33):
         process = started(*sweep(grid, broken))
         wait_until(lambda: finished(broken) >= target, process)  # noqa: B023
-        time.sleep(moments.random() * 0.5)
+        time.sleep(moments.random() * 0.2)
         process.kill()
         process.communicate()
         killed += process.returncode == -signal.SIGKILL
