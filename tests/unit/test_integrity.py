@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+import threading
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,8 @@ import pytest
 from pflbench.data import datasets, partition_file, prepared
 from pflbench.data.prepared import Data
 from pflbench.errors import UserError
-from pflbench.records import integrity, provenance, run_folder
+from pflbench.records import integrity, leases, provenance, run_folder
+from pflbench.records.leases import Leases
 from pflbench.records.run_folder import RunFolder
 from pflbench.records.status import damage, how_it_ended
 from pflbench.report.load import runs
@@ -239,8 +242,6 @@ def test_data_that_were_changed_behind_the_clock_are_found_when_asked(data: Data
 
 
 def test_leases_and_plans_of_other_kinds_do_not_block_a_folder(tmp_path: Path):
-    from pflbench.records.leases import Leases
-
     book = Leases(tmp_path)
     book.open()
     for number, content in enumerate(["[]", "{", '{"owner": "me"}', json.dumps({"owner": {}})]):
@@ -301,3 +302,34 @@ def test_a_file_whose_clients_test_on_others_training_samples_is_warned_about(tm
     partition_file.write(tmp_path / "split.npz", {"train": train, "test": test})
     with pytest.warns(UserWarning, match=r"training and test samples of different clients overlap"):
         partition_file.read(str(tmp_path / "split.npz"), 20, None)
+
+
+# Leases of the dead
+
+
+def lease_of(folder: Path, **owner: str) -> Leases:
+    """A book with a lease of `run` that a process elsewhere has, or nobody."""
+    book = Leases(folder, expires=0.2)
+    book.open()
+    content = {"token": "t", "owner": {**asdict(leases.me()), **owner}} if owner else {}
+    (folder / "leases" / "run.000001").write_text(json.dumps(content))
+    return book
+
+
+@pytest.mark.parametrize("owner", [{}, {"host": "elsewhere"}, {"space": "an earlier boot 1"}])
+def test_a_lease_whose_owner_may_be_dead_is_waited_for_until_it_expires(
+    tmp_path: Path, owner: dict[str, str]
+):
+    book = lease_of(tmp_path, **owner)
+    assert book.claim("run") is None
+    assert book.wait("run", seconds_between_looks=0.05) is not None
+
+
+def test_a_lease_whose_owner_shows_that_it_lives_is_not_waited_for(tmp_path: Path):
+    book = lease_of(tmp_path, host="elsewhere")
+    book.expires = 60.0
+    path = tmp_path / "leases" / "run.000001"
+    touching = threading.Timer(0.1, os.utime, [path])
+    touching.start()
+    assert book.wait("run", seconds_between_looks=0.02) is None
+    touching.join()
