@@ -19,7 +19,7 @@ from torch.func import functional_call
 
 from pflbench.api import Algorithm, Client, Hparams, Message, Model, Net, Params
 from pflbench.api import Replies, State, hparam, log
-from pflbench.ops import blend, cross_entropy, leaves, weighted_mean
+from pflbench.ops import blend, completed, cross_entropy, leaves, parameters, weighted_mean
 
 Logits = Callable[[Params], Tensor]  # of the samples of a batch: theta -> (B, C)
 
@@ -49,17 +49,17 @@ class APFL(Algorithm):
 
     def client_update(self, client: Client, message: Message) -> tuple[Message, State]:
         private, alpha = self.private(client)
-        w = self.parameters(message["theta"])
-        v = self.parameters(private)
-        own = self.training_net(client, "train")
-        mixed = self.training_net(client, "mixed")
+        w = parameters(self.task, message["theta"])
+        v = parameters(self.task, private)
+        own = self.training_net(client, message["theta"], "train")
+        mixed = self.training_net(client, private, "mixed")
         adapt = self.hp.adaptive
         for x, y in client.batches(self.hp.batch_size, self.hp.epochs):
             w, v, alpha = self.step(w, v, alpha, logits_of(own, x), logits_of(mixed, x), y, adapt)
             adapt = False  # in the first batch only
         log(alpha=alpha)
-        reply = {"theta": {**message["theta"], **w}, "n": client.n}
-        return reply, {"v": {**private, **v}, "alpha": alpha}
+        reply = {"theta": completed(own, w), "n": client.n}
+        return reply, {"v": completed(mixed, v), "alpha": alpha}
 
     def private(self, client: Client) -> tuple[Params, Tensor]:
         """v_i and alpha_i; a client that never trained has the initial ones."""
@@ -67,13 +67,9 @@ class APFL(Algorithm):
             return client.state["v"], client.state["alpha"]
         return self.task.initial, torch.tensor(self.hp.alpha, device=client.y.device)
 
-    def parameters(self, theta: Params) -> Params:
-        """theta without its buffers, if it has any."""
-        return {name: theta[name] for name, _ in self.task.skeleton.named_parameters()}
-
-    def training_net(self, client: Client, stream: str) -> Net:
+    def training_net(self, client: Client, theta: Params, stream: str) -> Net:
         draws = client.generator("dropout", stream)
-        return self.task.net(self.task.initial, self.hp.dropout, draws).train()
+        return self.task.net(theta, self.hp.dropout, draws).train()
 
     def step(
         self,
@@ -136,7 +132,8 @@ class APFL(Algorithm):
         v, alpha = self.private(client)
         if self.hp.mix == "logits":
             return {"v": v, "w": w, "alpha": alpha}
-        return blend(alpha, v, w)
+        of_mixture = {name: v[name] for name in self.task.statistics}  # v was trained in mixtures
+        return {**blend(alpha, v, w), **of_mixture}
 
     def predict(self, model: Model, x: Tensor) -> Tensor:
         if "alpha" not in model:

@@ -63,6 +63,11 @@ class Ditto(Algorithm):
     def personal_model(self, client: Client, message: Message) -> Model:
         return client.state["v"]
 
+    def adapted_model(self, client: Client, message: Message, epochs: int) -> Model:
+        """v_i of a new client after these passes of the personal branch."""
+        alone = Ditto(replace(self.hp, personal_epochs=epochs), self.task)
+        return alone.personal_branch(client, message["theta"])
+
     def trained_model(self, client: Client, message: Message, reply: Message) -> Model:
         return client.state["v"]
 

@@ -102,11 +102,19 @@ class FedAMP(Algorithm):
         if not rows:
             return messages
         W = torch.stack([flat(server["w"][id]) for id in known])  # (N, P)
-        xi = self.attention(squared_distances(W), self.alpha(int(server["t"])))
+        xi = self.attention(squared_distances(self.moved(W)), self.alpha(int(server["t"])))
         U = mixed(W, xi[rows])
         for row, u in zip(rows, U, strict=True):
             messages[known[row]] = {"theta": unflat(u, self.task.initial)}
         return messages
+
+    def moved(self, W: Tensor) -> Tensor:
+        """Models (N, P) without running statistics, if they have any."""
+        if not self.task.statistics:
+            return W
+        parts = W.split([p.numel() for p in self.task.initial.values()], dim=1)
+        named = zip(self.task.initial, parts, strict=True)
+        return torch.cat([part for name, part in named if name not in self.task.statistics], 1)
 
     def attention(self, x: Tensor, alpha: float) -> Tensor:
         """xi_ij = alpha A'(x_ij) for j != i, xi_ii = 1 - sum_{j != i} xi_ij; x, xi: (N, N) float64.

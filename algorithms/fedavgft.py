@@ -44,9 +44,12 @@ class FedAvgFT(Algorithm):
 
     def personal_model(self, client: Client, message: Message) -> Model:
         """theta <- theta - eta grad CE(theta; b), on a copy that is dropped after its evaluation."""
+        return self.adapted_model(client, message, self.hp.ft_epochs)
+
+    def adapted_model(self, client: Client, message: Message, epochs: int) -> Model:
         hp = self.hp
         part = PARTS[hp.ft_part]
-        return fine_tuned(message["theta"], client, hp, epochs=hp.ft_epochs, lr=hp.ft_lr, part=part)
+        return fine_tuned(message["theta"], client, hp, epochs=epochs, lr=hp.ft_lr, part=part)
 
     def trained_model(self, client: Client, message: Message, reply: Message) -> Model:
         return reply["theta"]

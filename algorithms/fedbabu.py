@@ -51,10 +51,14 @@ class FedBABU(Algorithm):
         return {"phi": weighted_mean(replies, "phi")}
 
     def personal_model(self, client: Client, message: Message) -> Model:
+        return self.adapted_model(client, message, self.hp.ft_epochs)
+
+    def adapted_model(self, client: Client, message: Message, epochs: int) -> Model:
+        """A client, new or not, fine-tunes the body with pi^0, as in the paper."""
         hp = self.hp
         theta = self.with_initial_head(message["phi"])
         part = PARTS[hp.ft_part]
-        return fine_tuned(theta, client, hp, epochs=hp.ft_epochs, lr=hp.ft_lr, part=part)
+        return fine_tuned(theta, client, hp, epochs=epochs, lr=hp.ft_lr, part=part)
 
     def trained_model(self, client: Client, message: Message, reply: Message) -> Model:
         return self.with_initial_head(reply["phi"])

@@ -15,7 +15,7 @@ first round after line 5, which has none: there it comes from one pass over the 
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -233,9 +233,11 @@ class FedCoSR(Algorithm):
         if not self.hp.announce_first:
             return super().round(server, cohort)
         announced = cohort.call(self.announce, {id: {} for id in cohort.ids})
+        if not announced:
+            return server
         clients = torch.stack([reply["held"] for reply in announced.values()]).sum(0)  # (C,)
         message = {**server, "allowed": (clients >= self.hp.min_clients).int()}
-        replies = cohort.call(self.client_update, dict.fromkeys(cohort.ids, message))
+        replies = cohort.call(self.client_update, dict.fromkeys(announced, message))
         return self.aggregate(server, replies)
 
     def announce(self, client: Client, message: Message) -> tuple[Message, State]:
@@ -334,7 +336,8 @@ def gradient_and_variance(
     parameters = list(net.parameters())
     mean = torch.cat([torch.zeros_like(p).double().flatten() for p in parameters])
     square = torch.zeros_like(mean[0])
-    for x, y in client.batches(batch_size, stream="measure"):
+    whole = replace(client, work=1.0)  # also of a slow client
+    for x, y in whole.batches(batch_size, stream="measure"):
         gradients = torch.autograd.grad(loss(net, x, y), parameters, materialize_grads=True)
         gradient = torch.cat([g.double().flatten() for g in gradients])
         mean += len(y) / len(client.y) * gradient

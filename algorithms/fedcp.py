@@ -35,6 +35,7 @@ class FedCPHparams(Hparams):
 class FedCP(Algorithm):
     title = "FedCP"
     family = "Feature separation"
+    batch_norm = "body"
     hp: FedCPHparams
 
     def costs(self) -> tuple[str, str]:

@@ -36,7 +36,7 @@ from pflbench.api import (
     hparam,
     note,
 )
-from pflbench.ops import cross_entropy_loss, local_sgd, weighted_mean
+from pflbench.ops import cross_entropy_loss, layers, local_sgd, weighted_mean
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class FedDBL(Algorithm):
     def warm_up(self, server: State, cohort: Cohort) -> State:
         """A round of FedAvg."""
         replies = cohort.call(self.train, self.download(server, cohort.ids))
-        return {"theta": weighted_mean(replies, "theta")}
+        return {"theta": weighted_mean(replies, "theta")} if replies else server
 
     def train(self, client: Client, message: Message) -> tuple[Message, State]:
         theta = local_sgd(cross_entropy_loss, message["theta"], client, self.hp)
@@ -100,8 +100,10 @@ class FedDBL(Algorithm):
     def broad_learning(self, server: State, cohort: Cohort) -> State:
         """Clients solve and send W_i, and get W_G."""
         replies = cohort.call(self.client_update, self.download(server, cohort.ids))
+        if not replies:
+            return server
         server = self.aggregate(server, replies)
-        cohort.call(self.receive, {id: {"W": server["W"].float()} for id in cohort.ids})
+        cohort.call(self.receive, {id: {"W": server["W"].float()} for id in replies})
         return server
 
     def download(self, server: State, ids: tuple[int, ...]) -> dict[int, Message]:
@@ -151,14 +153,14 @@ class FedDBL(Algorithm):
         """A (B, F): the output of each convolutional stage, averaged over the image, and z."""
         stages: list[Tensor] = []
         latest: Tensor | None = None  # of the stage that x has just passed
-        for layer in net.body.children():
+        for layer in layers(net.body):
             # Only where another stage follows: one whose output is z itself counts once.
             if latest is not None and any(True for _ in layer.parameters()):
                 stages.append(latest)
                 latest = None
             x = layer(x)
-            if x.dim() == 4 and ends_stage(layer):
-                latest = x.mean((2, 3))
+            if x.dim() > 2 and ends_stage(layer):
+                latest = x.mean(tuple(range(2, x.dim())))
         z = x.flatten(1)
         return torch.cat([*stages, z], 1) if self.hp.features == "multi" else z
 
@@ -182,6 +184,12 @@ class FedDBL(Algorithm):
         if self.hp.extractor == "initial" and not self.task.pretrained:
             note("features are those of a random network; --body-weights gives pretrained ones")
         return {"theta": theta, "W": message["W"]}
+
+    def adapted_model(self, client: Client, message: Message, epochs: int) -> Model:
+        """W~_i of a new client: a solution, which has no passes."""
+        if "W" not in message:
+            return self.personal_model(client, message)
+        return {"theta": self.extractor(client, message), "W": self.pulled(client, message)}
 
     def extra_models(self, client: Client, message: Message) -> dict[str, Model]:
         if "W" not in message:

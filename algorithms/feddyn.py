@@ -18,7 +18,7 @@ from torch import Tensor
 
 from pflbench.api import Algorithm, Client, Cohort, Hparams, Message, Model, Params
 from pflbench.api import Replies, State, hparam, log
-from pflbench.ops import cross_entropy_loss, linear, local_sgd, proximal, weighted_mean
+from pflbench.ops import cross_entropy_loss, linear, local_sgd, parameters, proximal, weighted_mean
 
 
 @dataclass(frozen=True)
@@ -42,15 +42,17 @@ class FedDyn(Algorithm):
         those seen so far, 0 elsewhere.
         """
         initial = self.task.initial
+        moved = parameters(self.task, initial)
         return {
             "w": initial,
             "mean": initial,
-            "G": {name: torch.zeros_like(p, dtype=torch.float64) for name, p in initial.items()},
+            "G": {name: torch.zeros_like(p, dtype=torch.float64) for name, p in moved.items()},
             "a": torch.zeros(self.task.clients),
         }
 
     def init_client(self) -> State:
-        return {"g": {name: torch.zeros_like(p) for name, p in self.task.initial.items()}}
+        moved = parameters(self.task, self.task.initial)
+        return {"g": {name: torch.zeros_like(p) for name, p in moved.items()}}
 
     def download(self, server: State, ids: tuple[int, ...]) -> dict[int, Message]:
         message = {"theta": server["w"]}
@@ -81,7 +83,9 @@ class FedDyn(Algorithm):
             if self.hp.dynamic:
                 G = self.with_move(G, weights[id], replies[id]["theta"], server["w"])
         whole = self.task.clients * a.sum().double() / (a > 0).sum()  # N mean a, of the seen
-        w = {name: (p.double() + G[name] / whole).to(p.dtype) for name, p in mean.items()}
+        w = dict(mean)
+        for name, total in G.items():
+            w[name] = (mean[name].double() + total / whole).to(mean[name].dtype)
         log(displacement=torch.stack([(p / whole).square().sum() for p in G.values()]).sum().sqrt())
         return {"w": w, "mean": mean, "G": G, "a": a}
 

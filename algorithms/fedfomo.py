@@ -19,7 +19,7 @@ from torch import Tensor
 
 from pflbench.api import Algorithm, Client, Hparams, Message, Model, Params, Replies, State
 from pflbench.api import hparam, log
-from pflbench.ops import cross_entropy, cross_entropy_loss, local_sgd, mean_of, part_of
+from pflbench.ops import cross_entropy, cross_entropy_loss, local_sgd, mean_of, parameters, part_of
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,8 @@ class FedFomo(Algorithm):
 
         Each place goes to a random one of the rest with probability eps - eps_decay t.
         """
-        affinity = server["P"][id].tolist()
+        P = server["P"]
+        affinity = P[id].tolist() if id < len(P) else [0.0] * len(P)  # a new client has no row
         others = [int(other) for other in server["models"] if int(other) != id]
         others.sort(key=lambda other: (-affinity[other], other))
         t = int(server["t"])
@@ -95,7 +96,8 @@ class FedFomo(Algorithm):
         candidates = [*message["models"].values(), own]
         _, validation = self.divided(client)
         losses = [mean_loss(validation, theta) for theta in (base, *candidates)]
-        distances = [distance(theta, base) for theta in candidates]
+        old = parameters(self.task, base)
+        distances = [distance(theta, old) for theta in candidates]
         weights = first_order_weights(torch.stack(losses), torch.stack(distances))
         positive = weights.clamp(min=0)
         log(mixed=(positive > 0).sum())
@@ -149,6 +151,6 @@ def mean_loss(client: Client, theta: Params) -> Tensor:
 
 
 def distance(first: Params, second: Params) -> Tensor:
-    """||first - second|| over all parameters."""
-    squares = [(first[name].double() - second[name].double()).square().sum() for name in first]
+    """||first - second|| over the parameters of the second."""
+    squares = [(first[name].double() - second[name].double()).square().sum() for name in second]
     return torch.stack(squares).sum().sqrt()

@@ -49,6 +49,7 @@ class FedGH(Algorithm):
     title = "FedGH"
     family = "Representation sharing"
     evaluation_point = "post"
+    batch_norm = "body"
     hp: FedGHHparams
 
     def costs(self) -> tuple[str, str]:

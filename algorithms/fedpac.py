@@ -174,6 +174,12 @@ class FedPAC(Algorithm):
     def personal_model(self, client: Client, message: Message) -> Model:
         return join(message["phi"], message["pi"])
 
+    def adapted_model(self, client: Client, message: Message, epochs: int) -> Model:
+        """A new client trains head and body, each for these passes; no head is combined for it."""
+        alone = FedPAC(replace(self.hp, head_epochs=epochs, epochs=epochs), self.task)
+        reply, _ = alone.client_update(client, message)
+        return join(reply["phi"], reply["pi"])
+
     def trained_model(self, client: Client, message: Message, reply: Message) -> Model:
         return join(reply["phi"], reply["pi"])
 

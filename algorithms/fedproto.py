@@ -74,21 +74,23 @@ class FedProto(Algorithm):
         sums = torch.zeros(  # of the representations of each class, over all batches
             self.task.classes, self.task.width, dtype=torch.float64, device=client.y.device
         )
-        loss = self.local_loss(message["omega"], sums)
+        seen = torch.zeros_like(sums[:, 0])  # how many they are
+        loss = self.local_loss(message["omega"], sums, seen)
         theta = local_sgd(loss, client.state["theta"], client, self.hp)
         if self.hp.collect == "after" or self.hp.epochs == 0:
             omega = prototypes(self.net(theta), client)
         else:
-            omega = self.collected(sums, client)
+            omega = self.collected(sums, seen, client)
         return {"omega": omega}, {"theta": theta}
 
-    def local_loss(self, G: dict[str, Tensor], sums: Tensor) -> Loss:
+    def local_loss(self, G: dict[str, Tensor], sums: Tensor, seen: Tensor) -> Loss:
         """CE + lambda sum_b ||z_b - G[y_b]||^2 / (B k); adds every z to the sum of its class."""
 
         def loss(net: Net, x: Tensor, y: Tensor) -> Tensor:
             z = net.body(x)  # (B, k)
             onehot = one_hot(y, self.task.classes).double()  # (B, C)
             sums.add_(onehot.T @ z.detach().double())
+            seen.add_(onehot.sum(0))
             target = self.targets(G, z.detach(), y)
             ce = cross_entropy(net.head(net.drop(z)), y)
             return ce + self.hp.lam * mse_loss(z, target)
@@ -102,11 +104,11 @@ class FedProto(Algorithm):
         rows, known = prototype_rows(G, y, self.task.classes)
         return torch.where(known[:, None], G["means"][rows], z)
 
-    def collected(self, sums: Tensor, client: Client) -> dict[str, Tensor]:
+    def collected(self, sums: Tensor, seen: Tensor, client: Client) -> dict[str, Tensor]:
         """Omega_i from the representations seen in training: every sample once per pass."""
-        held = client.counts.nonzero().flatten()
+        held = seen.nonzero().flatten()
         counts = client.counts[held]
-        means = sums[held] / (self.hp.epochs * counts)[:, None]
+        means = sums[held] / seen[held][:, None]
         return {"means": means.float(), "labels": held.to(torch.int32), "counts": counts}
 
     def aggregate(self, server: State, replies: Replies) -> State:

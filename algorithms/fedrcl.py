@@ -31,7 +31,7 @@ from pflbench.api import (
     hparam,
     log,
 )
-from pflbench.ops import local_sgd, weighted_mean
+from pflbench.ops import layers, local_sgd, weighted_mean
 
 ABSENT = -1e9  # cosine of a pair that does not count: its exponential and gradient are exactly 0
 
@@ -132,15 +132,15 @@ class FedRCL(Algorithm):
         return reply["theta"]
 
 
-def features(body: nn.Sequential, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+def features(body: nn.Module, x: Tensor) -> tuple[Tensor, list[Tensor]]:
     """z, and the levels: outputs of the layers that have parameters.
 
     Of a feature map its spatial mean (B, channels).
     """
     levels = []
-    for layer in body:
+    for layer in layers(body):
         x = layer(x)
         has_parameters = next(layer.parameters(), None) is not None
         if has_parameters:
-            levels.append(x.mean((2, 3)) if x.dim() == 4 else x)
+            levels.append(x.mean(tuple(range(2, x.dim()))) if x.dim() > 2 else x)
     return x, levels

@@ -79,5 +79,10 @@ class FedRep(Algorithm):
         theta = join(message["phi"], client.state["pi"])
         return self.fit_head(theta, client, self.hp.final_head_epochs, "adapt")
 
+    def adapted_model(self, client: Client, message: Message, epochs: int) -> Model:
+        """A new client fits a head to the body that it is sent, as in the paper."""
+        theta = join(message["phi"], client.state["pi"])
+        return self.fit_head(theta, client, epochs, "head")
+
     def trained_model(self, client: Client, message: Message, reply: Message) -> Model:
         return join(reply["phi"], client.state["pi"])

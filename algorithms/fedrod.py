@@ -31,6 +31,7 @@ class FedRoDHparams(Hparams):
 class FedRoD(Algorithm):
     title = "FedRoD"
     family = "Model decoupling"
+    batch_norm = "body"
     hp: FedRoDHparams
 
     def costs(self) -> tuple[str, str]:

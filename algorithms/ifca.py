@@ -54,7 +54,11 @@ class IFCA(Algorithm):
         groups = torch.full((self.task.clients,), -1, dtype=torch.int32)
         if server["t"] < self.hp.init_rounds:
             groups = self.random_groups()
-        return {id: {"models": server["models"], "j": groups[id]} for id in ids}
+        messages = {}
+        for id in ids:
+            j = groups[id] if id < len(groups) else torch.tensor(-1, dtype=torch.int32)  # new
+            messages[id] = {"models": server["models"], "j": j}
+        return messages
 
     def random_groups(self) -> Tensor:
         """The model of each client in the first rounds: groups of equal size, the same in all."""

@@ -84,7 +84,7 @@ class PeFLLHparams(Hparams):
 class EmbeddingCNN(nn.Module):
     """e(x, y): a CNN on the image and C constant planes, the one-hot label."""
 
-    def __init__(self, shape: tuple[int, int, int], classes: int, length: int) -> None:
+    def __init__(self, shape: tuple[int, ...], classes: int, length: int) -> None:
         super().__init__()
         self.channels, height, width = shape
         rows = convolved(max(height, 32))
@@ -148,6 +148,7 @@ class Hypernetwork(nn.Module):
 class PeFLL(Algorithm):
     title = "PeFLL"
     family = "Meta-learning"
+    batch_norm = "nowhere"  # running statistics are not generated
     hp: PeFLLHparams
 
     def __init__(self, hp: Hparams, task: Task) -> None:
@@ -198,6 +199,9 @@ class PeFLL(Algorithm):
     def server_step(self, server: State, cohort: Cohort, ids: tuple[int, ...]) -> State:
         """One step of E and H: an exchange with these clients, in three round trips."""
         described = cohort.call(self.describe, self.download(server, ids))
+        ids = tuple(described)  # those that answer
+        if not ids:
+            return server
         v = torch.stack([described[id]["v"] for id in ids])  # (N, l)
         server = self.with_first_moments(server, v)
 
@@ -305,6 +309,10 @@ class PeFLL(Algorithm):
         v = torch.stack([reply["v"] for reply in described.values()])
         models = self.generated(server, server["H"], v)
         return {id: {"theta": model_of(models, i)} for i, id in enumerate(described)}
+
+    def adaptation_messages(self, server: State, cohort: Cohort) -> dict[int, Message]:
+        """A new client is served as any other: its model comes from its descriptor."""
+        return self.evaluation_messages(server, cohort)
 
     def describe_all(self, client: Client, message: Message) -> tuple[Message, State]:
         """v_i = mean of e(x, y; E) over all training data."""

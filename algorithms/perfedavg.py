@@ -12,7 +12,7 @@ the inner and the outer batch. A client whose adaptation is not finite is evalua
 `not_adapted`). At `post` the client's own theta is evaluated, adapted in the same way.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -32,7 +32,7 @@ from pflbench.api import (
     log,
     hparam,
 )
-from pflbench.ops import gradient, weighted_mean
+from pflbench.ops import completed, gradient, weighted_mean
 
 Batch = tuple[Tensor, Tensor]
 Gradient = Callable[[Params], Params]
@@ -85,14 +85,15 @@ class PerFedAvg(Algorithm):
                 x_third, y_third = next(hessian_batches)
                 third = gradient(net, x_third, y_third, name="")
             theta = self.step(theta, inner, outer, third)
-        return {"theta": completed(theta, message["theta"]), "n": client.n}, {}
+        return {"theta": completed(net, theta), "n": client.n}, {}
 
     def batches(self, client: Client, stream: str) -> Iterator[Batch]:
         """The batches of a round, of two samples or more: one sample cannot be split."""
         passes = max(self.hp.epochs, self.hp.outer_steps or 0)
         drawn = client.batches(self.hp.batch_size, passes, stream)
         splittable = ((x, y) for x, y in drawn if len(y) > 1)
-        return islice(splittable, self.hp.outer_steps)
+        steps = self.hp.outer_steps
+        return islice(splittable, None if steps is None else client.steps(steps))
 
     def step(
         self, theta: Params, inner: Gradient, outer: Gradient, third: Gradient | None = None
@@ -130,6 +131,11 @@ class PerFedAvg(Algorithm):
         log(not_adapted=1.0 - finite.float())
         return theta
 
+    def adapted_model(self, client: Client, message: Message, epochs: int) -> Model:
+        """A new client adapts w as any other, by these passes instead of `adapt_steps` steps."""
+        theta, _ = self.stepped(client, message["theta"], self.inner_batches(client, epochs))
+        return theta
+
     def trained_model(self, client: Client, message: Message, reply: Message) -> Model:
         theta, _ = self.adapted(client, reply["theta"])
         return theta
@@ -138,17 +144,23 @@ class PerFedAvg(Algorithm):
         return {"global": message["theta"]}
 
     def adapted(self, client: Client, w: Params) -> tuple[Params, Tensor]:
-        """A copy of w after r_meta steps theta <- theta - alpha grad CE(theta; b), and whether it is
-        finite; if it is not, the copy is w itself. b has the size of the inner batches."""
+        """A copy of w after r_meta steps, and whether it is finite."""
+        steps = self.hp.adapt_steps
+        return self.stepped(client, w, islice(self.inner_batches(client, steps), steps))
+
+    def inner_batches(self, client: Client, epochs: int) -> Iterator[Batch]:
+        return client.batches(max(1, self.hp.batch_size // 2), epochs, "adapt")
+
+    def stepped(self, client: Client, w: Params, batches: Iterable[Batch]) -> tuple[Params, Tensor]:
+        """A copy of w after theta <- theta - alpha grad CE(theta; b) for every batch, and whether it
+        is finite; if it is not, the copy is w itself."""
         net = self.training_net(client, w, "adapt")
         theta = trained_parameters(net)
-        size = max(1, self.hp.batch_size // 2)
-        steps = self.hp.adapt_steps
-        for x, y in islice(client.batches(size, steps, "adapt"), steps):
+        for x, y in batches:
             g = gradient(net, x, y, name="")(theta)
             theta = moved(theta, -self.hp.alpha, g)
         finite = torch.stack([p.isfinite().all() for p in theta.values()]).all()
-        whole = completed(theta, w)
+        whole = completed(net, theta)
         return {name: torch.where(finite, p, w[name]) for name, p in whole.items()}, finite
 
     def training_net(self, client: Client, w: Params, stream: str) -> Net:
@@ -163,11 +175,3 @@ def trained_parameters(net: Net) -> Params:
 def moved(theta: Params, rate: float, direction: Params) -> Params:
     """theta + rate * direction."""
     return {name: p.add(direction[name], alpha=rate) for name, p in theta.items()}
-
-
-def completed(theta: Params, model: Params) -> Params:
-    """The model (with its buffers, if any) whose parameters are theta, in row-major layout."""
-    whole = dict(model)
-    for name, p in theta.items():
-        whole[name] = p.contiguous()
-    return whole

@@ -107,7 +107,8 @@ class pFedFDA(Algorithm):
         theta = local_sgd(fixed_head_loss, start, client, self.hp, part="body")
         z = self.stacked(seen_z, client)
         y = torch.cat([client.y[:0], *seen_y])
-        gaussians, beta = self.adapted(client, message, z, y, passes=self.hp.epochs)
+        passes = len(y) / max(1, len(client.y))  # less than `epochs` of a slow client
+        gaussians, beta = self.adapted(client, message, z, y, passes)
         reply = {
             "phi": phi(theta),
             "means": gaussians.means.float(),
@@ -143,11 +144,11 @@ class pFedFDA(Algorithm):
         return torch.cat([none, *batches]).double()
 
     def adapted(
-        self, client: Client, message: Message, z: Tensor, y: Tensor, passes: int
+        self, client: Client, message: Message, z: Tensor, y: Tensor, passes: float
     ) -> tuple[Gaussians, Tensor]:
         """The client's Gaussians interpolated with the global ones, and beta.
 
-        z and y hold every sample of the client `passes` times.
+        z and y hold the samples of the client `passes` times.
         """
         shared = received(message)
         beta = self.validated(client, z, y, shared, passes)
@@ -155,7 +156,7 @@ class pFedFDA(Algorithm):
         own = self.estimated(z, y, shared, passes)
         return interpolated(beta, own, shared), beta
 
-    def estimated(self, z: Tensor, y: Tensor, shared: Gaussians, passes: int) -> Gaussians:
+    def estimated(self, z: Tensor, y: Tensor, shared: Gaussians, passes: float) -> Gaussians:
         """mu_c (M_c where class c has up to 2 samples) and scatter / (n - 1) + reg."""
         onehot = one_hot(y, self.task.classes).double()  # (n, C)
         counts = onehot.sum(0)
@@ -169,7 +170,7 @@ class pFedFDA(Algorithm):
         return Gaussians(means, scatter / max(len(z) - 1, 1) + reg)
 
     def validated(
-        self, client: Client, z: Tensor, y: Tensor, shared: Gaussians, passes: int
+        self, client: Client, z: Tensor, y: Tensor, shared: Gaussians, passes: float
     ) -> Tensor:
         """beta in [0, 1]^2 that minimises the cross-validated loss; the old one if that fails."""
         from scipy.optimize import minimize
@@ -196,7 +197,7 @@ class pFedFDA(Algorithm):
         return torch.tensor(result.x).to(old).expand(2).clone()
 
     def folds(
-        self, client: Client, z: Tensor, y: Tensor, shared: Gaussians, passes: int
+        self, client: Client, z: Tensor, y: Tensor, shared: Gaussians, passes: float
     ) -> list[Fold]:
         """The folds, of the classes that have a sample for each; none if there is no such class."""
         counts = one_hot(y, self.task.classes).sum(0)

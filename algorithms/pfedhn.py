@@ -11,14 +11,14 @@ Local training is a pass of plain SGD; in the authors' code 50 steps with moment
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 from torch.nn.functional import linear, relu
 
 from pflbench.api import Algorithm, Client, Cohort, Hparams, Message, Model, Params, State, hparam
-from pflbench.ops import cross_entropy_loss, initial_linear, leaves, local_sgd
+from pflbench.ops import cross_entropy_loss, initial_linear, leaves, local_sgd, values
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ class pFedHNHparams(Hparams):
 class pFedHN(Algorithm):
     title = "pFedHN"
     family = "Hypernetwork"
+    batch_norm = "nowhere"  # running statistics are not generated
     hp: pFedHNHparams
 
     def costs(self) -> tuple[str, str]:
@@ -66,9 +67,13 @@ class pFedHN(Algorithm):
             H.update({key: self.hp.output_scale * values for key, values in output.items()})
         return H
 
-    def generated(self, w: Params, id: int) -> Params:
+    def embedding(self, w: Params, id: int) -> Tensor:
+        """v_i; of a client that is new, the mean of all."""
+        return w["v"][id] if id < len(w["v"]) else w["v"].mean(0)
+
+    def generated(self, w: Params, v_i: Tensor) -> Params:
         """theta_i = h(v_i; H)."""
-        features = linear(w["v"][id], w["layer0.weight"], w["layer0.bias"])
+        features = linear(v_i, w["layer0.weight"], w["layer0.bias"])
         for place in range(1, self.hp.layers + 1):
             layer = f"layer{place}"
             features = linear(relu(features), w[f"{layer}.weight"], w[f"{layer}.bias"])
@@ -81,7 +86,8 @@ class pFedHN(Algorithm):
 
     @torch.no_grad()
     def download(self, server: State, ids: tuple[int, ...]) -> dict[int, Message]:
-        return {id: {"theta": self.generated(server["w"], id)} for id in ids}
+        w = server["w"]
+        return {id: {"theta": self.generated(w, self.embedding(w, id))} for id in ids}
 
     def client_update(self, client: Client, message: Message) -> tuple[Message, State]:
         """D_i = theta_i before local training less theta_i after it."""
@@ -92,8 +98,11 @@ class pFedHN(Algorithm):
     def round(self, server: State, cohort: Cohort) -> State:
         for ids in self.groups(cohort):
             replies = cohort.call(self.client_update, self.download(server, ids))
-            gradients = [self.pulled_back(server["w"], id, replies[id]["D"]) for id in sorted(ids)]
-            server = self.descended(server, self.combined(gradients))
+            gradients = [
+                self.pulled_back(server["w"], id, reply["D"]) for id, reply in replies.items()
+            ]
+            if gradients:
+                server = self.descended(server, self.combined(gradients))
         return server
 
     def groups(self, cohort: Cohort) -> list[tuple[int, ...]]:
@@ -108,7 +117,7 @@ class pFedHN(Algorithm):
     def pulled_back(self, w: Params, id: int, D: Params) -> Params:
         """(dH, dv) = D_i^T d theta_i / d (H, v): of v only the client's row is not 0."""
         variables = leaves(w)
-        theta = self.generated(variables, id)
+        theta = self.generated(variables, variables["v"][id])
         outputs = list(theta.values())
         directions = [D[name] for name in theta]
         found = torch.autograd.grad(outputs, list(variables.values()), directions)
@@ -138,6 +147,31 @@ class pFedHN(Algorithm):
 
     def personal_model(self, client: Client, message: Message) -> Model:
         return message["theta"]
+
+    def adaptation_messages(self, server: State, cohort: Cohort) -> dict[int, Message]:
+        """H, and the embedding from which a new client starts."""
+        H = {name: p for name, p in server["w"].items() if name != "v"}
+        return {id: {"H": H, "v": self.embedding(server["w"], id)} for id in cohort.ids}
+
+    def adapted_model(self, client: Client, message: Message, epochs: int) -> Model:
+        """h of the new client's own embedding, which learns while H is frozen, as in the paper: a
+        server step after each pass.
+        """
+        server: State = {
+            "w": {"v": message["v"]},
+            "momentum": {"v": torch.zeros_like(message["v"])},
+        }
+        hp = replace(self.hp, epochs=1)
+        for step in range(epochs):
+            v = leaves(server["w"])["v"]
+            theta = self.generated(message["H"], v)
+            start = values(theta)
+            stream = f"adapt {step}"
+            end = local_sgd(cross_entropy_loss, start, client, hp, stream=stream, clip=hp.clip)
+            D = [p - end[name] for name, p in start.items()]
+            (gradient,) = torch.autograd.grad(list(theta.values()), v, D)
+            server = self.descended(server, {"v": gradient})
+        return values(self.generated(message["H"], server["w"]["v"]))
 
     def trained_model(self, client: Client, message: Message, reply: Message) -> Model:
         return {name: p - reply["D"][name] for name, p in message["theta"].items()}

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pflbench.api import Algorithm, Client, Hparams, Message, Model, Params, Replies, State, hparam
-from pflbench.ops import blend, gradient, weighted_mean
+from pflbench.ops import blend, completed, gradient, server_step, weighted_mean
 
 Gradient = Callable[[Params], Params]
 
@@ -58,10 +58,8 @@ class pFedMe(Algorithm):
         v = w
         for x, y in client.batches(self.hp.batch_size, self.hp.epochs):
             w, v = self.step(w, v, gradient(net, x, y))
-        w_i = whole(message["theta"], w)
-        theta_i = whole(message["theta"], v)
-        reply = {"theta": w_i, "n": client.n}
-        return reply, {"theta": theta_i}
+        reply = {"theta": completed(net, w), "n": client.n}
+        return reply, {"theta": completed(net, v)}
 
     def step(self, w: Params, v: Params, grad: Gradient) -> tuple[Params, Params]:
         """One batch: K steps of v towards argmin CE(v) + (lam/2) ||v - w||^2; then w follows v."""
@@ -82,7 +80,7 @@ class pFedMe(Algorithm):
     def aggregate(self, server: State, replies: Replies) -> State:
         """w <- (1 - beta) w + beta sum_i p_i w_i."""
         mean = weighted_mean(replies, "theta")
-        return {"theta": blend(self.hp.beta, mean, server["theta"])}
+        return {"theta": server_step(self.task, self.hp.beta, mean, server["theta"])}
 
     def personal_model(self, client: Client, message: Message) -> Model:
         return client.state["theta"]
@@ -92,9 +90,3 @@ class pFedMe(Algorithm):
 
     def extra_models(self, client: Client, message: Message) -> dict[str, Model]:
         return {"global": message["theta"]}
-
-
-def whole(theta: Params, trained: Params) -> Params:
-    """theta with its trained parameters in place, in row-major layout; buffers as they were."""
-    contiguous = {name: p.contiguous() for name, p in trained.items()}
-    return {**theta, **contiguous}

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from pflbench.api import Algorithm, Client, Hparams, Loss, Message, Model, Params
 from pflbench.api import Replies, State, hparam
-from pflbench.ops import blend, cross_entropy_loss, gradient, linear, local_sgd, weighted_mean
+from pflbench.ops import cross_entropy_loss, gradient, linear, local_sgd, server_step, weighted_mean
 
 
 @dataclass(frozen=True)
@@ -81,11 +81,14 @@ class SCAFFOLD(Algorithm):
             return {name: torch.zeros_like(p) for name, p in c_i.items()}
         if self.hp.control == "full":
             return self.full_gradient(client, x)
-        steps = self.hp.epochs * math.ceil(len(client.y) / self.hp.batch_size)
+        steps = client.steps(self.hp.epochs * math.ceil(len(client.y) / self.hp.batch_size))
         if steps == 0:
             return c_i
         new = {}
         for name in c_i:  # c_i - c + (x - y) / (K eta), in float64: a small difference
+            if name in self.task.statistics:
+                new[name] = c_i[name]  # 0: no gradient moves it
+                continue
             moved = (x[name].double() - y[name].double()) / (steps * self.hp.lr)
             new[name] = (c_i[name].double() - c[name].double() + moved).float()
         return new
@@ -110,7 +113,7 @@ class SCAFFOLD(Algorithm):
             change = replies[id]["dc"]
             C = {name: total + weights[id] * change[name].double() for name, total in C.items()}
             a[id] = weights[id]
-        return {"x": blend(self.hp.server_lr, mean, server["x"]), "C": C, "a": a}
+        return {"x": server_step(self.task, self.hp.server_lr, mean, server["x"]), "C": C, "a": a}
 
     def client_weights(self, replies: Replies) -> dict[int, Tensor]:
         """a_i: n_i, or 1 for every client."""

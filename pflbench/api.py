@@ -7,15 +7,17 @@ are tensors. The harness copies at every hand-over, so no two parties ever share
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from pflbench.logs import collect_logs, collect_notes, log, note
+from pflbench.errors import UserError
+from pflbench.logs import collect_logs, collect_notes, count_batch, log, note
 from pflbench.task import Dropout, Net, Params, Task
 
 __all__ = [
@@ -115,6 +117,7 @@ class Client:
     y: Tensor  # (n,) int64, on the device
     state: State
     optimizers: Mapping[str, State] = field(default_factory=dict)  # kept states, by name
+    work: float = 1.0  # share of its batches that the client does; a slow one does less
 
     @cached_property
     def n(self) -> Tensor:
@@ -132,13 +135,23 @@ class Client:
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Shuffled batches (x, y), or (z, y) if there is a row of z for every sample.
 
-        The order depends on seed, client, round and the name of the stream only.
+        The order depends on seed, client, round and the name of the stream only. A slow client has
+        the first of them, at least one.
         """
         order = self.generator(stream)
+        left = self.steps(epochs * math.ceil(len(self.y) / size))
         for _ in range(epochs if len(self.y) else 0):
             for rows in torch.randperm(len(self.y), generator=order).split(size):
+                if left == 0:
+                    return
+                left -= 1
+                count_batch(len(rows))
                 here = rows.to(self.y.device)
                 yield self.task.pixels(self.x[rows]) if z is None else z[here], self.y[here]
+
+    def steps(self, planned: int) -> int:
+        """How many of the planned steps the client does: all, or the share of a slow one, at least one."""
+        return min(planned, max(1, int(self.work * planned + 1e-9)))
 
     def samples(self, size: int = LARGE) -> Iterator[tuple[Tensor, Tensor]]:
         """All training samples once, in order, in large batches: for statistics."""
@@ -164,7 +177,11 @@ class Cohort(Protocol):
         """Number of the round, from 0."""
 
     def call(self, function: ClientFunction, messages: Mapping[int, Message]) -> Replies:
-        """Send each client its message, run `function` there, keep the new private states, return the replies."""
+        """Send each client its message, run `function` there, keep the new private states, return the replies.
+
+        A client that fails gets its first message of the round and never replies: there may be fewer replies than
+        messages, or none.
+        """
 
 
 ClientFunction = Callable[[Client, Message], tuple[Message, State]]
@@ -179,6 +196,9 @@ class Algorithm:
     evaluation_point: ClassVar[Literal["pre", "post"]] = (
         "pre"  # the point whose accuracy tables show
     )
+    batch_norm: ClassVar[Literal["anywhere", "body", "nowhere"]] = (
+        "anywhere"  # where the network may have running statistics
+    )
     one_shot: ClassVar[bool] = False  # all messages travel once; `costs` then counts the whole run
     exceptions: ClassVar[
         Mapping[str, str]
@@ -188,6 +208,14 @@ class Algorithm:
     def __init__(self, hp: Hparams, task: Task) -> None:
         self.hp = hp
         self.task = task
+        refused = {"anywhere": (), "body": ("head.",), "nowhere": ("body.", "head.")}
+        for name in sorted(task.statistics):
+            if name.startswith(refused[self.batch_norm]):
+                where = "of the head " if self.batch_norm == "body" else ""
+                raise UserError(
+                    f"{self.title} has no place for running statistics {where}as {name};"
+                    " use a network without batch norm there"
+                )
 
     def init_server(self) -> State:
         """The server's state before the first round: the common initial model."""
@@ -210,10 +238,9 @@ class Algorithm:
         raise TypeError(f"{type(self).__name__} does not define aggregate(server, replies)")
 
     def round(self, server: State, cohort: Cohort) -> State:
-        """One round. Override it where a round has several exchanges."""
-        return self.aggregate(
-            server, cohort.call(self.client_update, self.download(server, cohort.ids))
-        )
+        """One round. Override it where a round has several exchanges; each may have fewer replies than messages."""
+        replies = cohort.call(self.client_update, self.download(server, cohort.ids))
+        return self.aggregate(server, replies) if replies else server
 
     def evaluation_messages(self, server: State, cohort: Cohort) -> dict[int, Message]:
         """What `personal_model` gets for each of these clients, any client among them: the newest download.
@@ -234,6 +261,25 @@ class Algorithm:
     def extra_models(self, client: Client, message: Message) -> dict[str, Model]:
         """Further models to evaluate together with the personal one, by the name of their series."""
         return {}
+
+    def adaptation_messages(self, server: State, cohort: Cohort) -> dict[int, Message]:
+        """What `adapted_model` gets for each of these clients, which never took part: the newest download.
+
+        Override it where a new client needs something else; `cohort.call` works as for `evaluation_messages`.
+        """
+        return self.download(server, cohort.ids)
+
+    def adapted_model(self, client: Client, message: Message, epochs: int) -> Model:
+        """What is evaluated of a client that never took part, after so many passes over its own data.
+
+        Nothing of it is sent or kept. By default the model of a `client_update` with these passes (`hp.epochs`):
+        what `trained_model` gives, or else `personal_model`.
+        """
+        alone = type(self)(replace(self.hp, epochs=epochs), self.task)
+        reply, state = alone.client_update(client, message)
+        after = replace(client, state=state)
+        trained = alone.trained_model(after, message, reply)
+        return alone.personal_model(after, message) if trained is None else trained
 
     def predict(self, model: Model, x: Tensor) -> Tensor:
         """Scores (B, C) of a model for a batch; the highest wins."""

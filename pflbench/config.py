@@ -17,6 +17,10 @@ from typing import Any
 from pflbench.errors import UserError, unknown
 
 WIDEST = 65536  # entries of a representation
+AT_LEAST_1 = (
+    *("clients", "rounds", "eval_every", "evaluate_clients", "width", "min_samples"),
+    "new_client_epochs",
+)
 
 
 @dataclass(frozen=True)
@@ -48,18 +52,34 @@ class Run:
         0.0  # of every client's training samples, held out to select a round or a hyperparameter
     )
     representations: int = 0  # test samples of every client whose z is stored after the last round
+    dropout_rate: float = 0.0  # chance that a selected client fails after the download
+    slow_clients: float = 0.0  # share of the clients, fixed by the seed
+    slow_work: float = 0.5  # share of its batches that a slow client does, at least one
+    new_clients: int = (
+        0  # the last so many clients never take part, and are evaluated by themselves
+    )
+    new_client_epochs: int = 5  # E: they are evaluated after 1 and E passes over their own data
     hparams: Mapping[str, Any] = field(default_factory=dict)
     version: str = ""  # of the method's code, see `pflbench.methods.versions`; "": unknown
 
     def __post_init__(self) -> None:
-        at_least_1 = ("clients", "rounds", "eval_every", "evaluate_clients", "width", "min_samples")
-        for name, least in {**dict.fromkeys(at_least_1, 1), "representations": 0}.items():
-            if (value := getattr(self, name)) is not None and value < least:
-                raise UserError(f"{name} = {value}: must be at least {least}")
+        least = {**dict.fromkeys(AT_LEAST_1, 1), "representations": 0, "new_clients": 0}
+        for name, low in least.items():
+            if (value := getattr(self, name)) is not None and value < low:
+                raise UserError(f"{name} = {value}: must be at least {low}")
+        if self.new_clients >= self.clients:
+            raise UserError(
+                f"new_clients = {self.new_clients}: must be below clients = {self.clients}"
+            )
         if self.width > WIDEST:
             raise UserError(f"width = {self.width}: must be at most {WIDEST}")
-        if not 0 < self.participation <= 1:
-            raise UserError(f"participation = {self.participation}: must be above 0 and at most 1")
+        for name in ("participation", "slow_work"):
+            if not 0 < (value := getattr(self, name)) <= 1:
+                raise UserError(f"{name} = {value}: must be above 0 and at most 1")
+        if not 0 <= self.dropout_rate < 1:
+            raise UserError(f"dropout_rate = {self.dropout_rate}: must be at least 0 and below 1")
+        if not 0 <= self.slow_clients <= 1:
+            raise UserError(f"slow_clients = {self.slow_clients}: must be at least 0 and at most 1")
 
     @property
     def cohort_size(self) -> int:
@@ -67,7 +87,17 @@ class Run:
         the run.
         """
         share = min(self.participation, self.hparams.get("participation", 1.0))
-        return max(1, int(share * self.clients + 1e-9))
+        return max(1, int(share * self.seen_clients + 1e-9))
+
+    @property
+    def seen_clients(self) -> int:
+        """Clients that may take part: the first ones, new clients being the last."""
+        return self.clients - self.new_clients
+
+    @property
+    def new_client_passes(self) -> tuple[int, ...]:
+        """After how many passes over their own data new clients are evaluated: 1 and E."""
+        return (1,) if self.new_client_epochs == 1 else (1, self.new_client_epochs)
 
     @property
     def id(self) -> str:
@@ -75,13 +105,15 @@ class Run:
         method's version.
 
         The hash is of all that changes the numbers but the version; files count by content, not by
-        path.
+        path. What is at its default does not count, so that an option that is new leaves the ids of
+        older runs as they are.
         """
         content = {name: _digest(getattr(self, name)) for name in ("dataset", "partition")}
         if self.body_weights is not None:
             content["body_weights"] = _digest(f"file:{self.body_weights}")
-        same = {**as_json(self), **{name: value for name, value in content.items() if value}}
-        del same["version"]
+        if self.model.endswith(".py"):
+            content["model"] = _digest(f"file:{self.model}")
+        same = {**_beyond_defaults(self), **{name: of for name, of in content.items() if of}}
         text = json.dumps(same, sort_keys=True, separators=(",", ":"))
         words = [self.algorithm, _short(self.dataset), _short(self.partition), f"s{self.seed}"]
         words += [hashlib.sha256(text.encode()).hexdigest()[:10], self.version]
@@ -92,6 +124,9 @@ SETTINGS = tuple(
     f.name for f in dataclasses.fields(Run) if f.name not in ("algorithm", "hparams", "version")
 )
 """What a user sets of a run, next to its method and hyperparameters."""
+
+OPTIONS_OFF: dict[str, Any] = {}
+"""Hyperparameters that every method has as an option, and the values at which they do nothing."""
 
 
 def checked(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -128,6 +163,20 @@ def read_toml(path: Path) -> dict[str, Any]:
 def as_json(run: Run) -> dict[str, Any]:
     """A run as it is stored: plain values."""
     return dataclasses.asdict(run)
+
+
+def _beyond_defaults(run: Run) -> dict[str, Any]:
+    """The stored values of a run, but for its version, settings that are at their defaults and
+    options of training that are off.
+    """
+    stored = as_json(run)
+    del stored["version"]
+    defaults = {field.name: field.default for field in dataclasses.fields(run)}
+    given = {name: value for name, value in stored.items() if value != defaults[name]}
+    hparams = {
+        name: value for name, value in run.hparams.items() if value != OPTIONS_OFF.get(name, ...)
+    }
+    return {**given, "hparams": hparams}
 
 
 def read_run(stored: Mapping[str, Any]) -> Run:

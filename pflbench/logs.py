@@ -1,8 +1,11 @@
-"""What a method says about a round: numbers (`log`) and that something is off (`note`)."""
+"""What a method says about a round: numbers (`log`), that something is off (`note`), and how much
+it worked.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
@@ -57,3 +60,33 @@ def collect_logs() -> Iterator[dict[str, float]]:
         result.update(
             {name: sum(float(v) for v in values) / len(values) for name, values in sink.items()}
         )
+
+
+@dataclass
+class Work:
+    """Batches that a client function drew, and samples in them."""
+
+    batches: int = 0
+    samples: int = 0
+
+
+_work: ContextVar[Work | None] = ContextVar("_work", default=None)
+
+
+def count_batch(samples: int) -> None:
+    """Count a batch of so many samples."""
+    work = _work.get()
+    if work is not None:
+        work.batches += 1
+        work.samples += samples
+
+
+@contextmanager
+def collect_work() -> Iterator[Work]:
+    """Count the batches that are drawn inside."""
+    work = Work()
+    token = _work.set(work)
+    try:
+        yield work
+    finally:
+        _work.reset(token)

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import cosine_similarity, cross_entropy
 
-from pflbench.api import Client, Hparams, Loss, Net, Params, Replies, Samples, log
+from pflbench.api import Client, Hparams, Loss, Net, Params, Replies, Samples, Task, log
 from pflbench.optim import SGD, Adam, Optimizer, keep_state
 from pflbench.prototypes import (
     aggregate_prototypes,
@@ -78,9 +78,30 @@ def join(body: Params, head: Params) -> Params:
     return {**body, **head}
 
 
+def layers(part: nn.Module) -> list[nn.Module]:
+    """The layers of a body or head in their order; one that is not an `nn.Sequential` is a layer."""
+    return list(part) if isinstance(part, nn.Sequential) else [part]
+
+
 def blend(weight: Tensor | float, first: Params, second: Params) -> Params:
     """weight * first + (1 - weight) * second; exact at 0 and 1."""
     return {name: weight * first[name] + (1 - weight) * second[name] for name in first}
+
+
+def parameters(task: Task, theta: Params) -> Params:
+    """theta without running statistics, if it has any."""
+    return {name: p for name, p in theta.items() if name not in task.statistics}
+
+
+def server_step(task: Task, rate: float, mean: Params, old: Params) -> Params:
+    """(1 - rate) old + rate mean; running statistics are the mean's, whatever the rate."""
+    return {**blend(rate, mean, old), **{name: mean[name] for name in task.statistics}}
+
+
+def completed(net: Net, parameters: Params) -> Params:
+    """These parameters with the network's running statistics, in row-major layout."""
+    own = {name: p.detach().contiguous() for name, p in parameters.items()}
+    return {**net.parameters_now(), **own}
 
 
 def local_sgd(
@@ -98,7 +119,8 @@ def local_sgd(
     """theta <- theta - eta * grad loss(theta; b), for every batch b of `hp.epochs` passes.
 
     Returns the new theta. `part` limits training to the parameters whose names start so ("body",
-    "head"); the rest stays as it is, bit for bit, whatever the optimizer. `clip` bounds the norm of
+    "head"); the rest stays as it is, bit for bit, whatever the optimizer, and is in evaluation mode
+    (batch norm by running statistics, which do not move). `clip` bounds the norm of
     the gradient. The mean loss is logged as `loss` (or `loss_<stream>` for other streams than
     "train"). The optimizer (`hp.optimizer`) is new in every round unless `hp.keep_optimizer`; its
     state is then kept under the name of the stream, or `kept_as`.
@@ -193,6 +215,8 @@ def _train(
 ) -> Params:
     """theta after one optimizer step per batch on its `part`; logs the mean loss over samples."""
     net = client.task.net(theta, hp.dropout, client.generator("dropout", stream)).train()
+    net.body.train("body".startswith(part))
+    net.head.train("head".startswith(part))
     for name, p in net.named_parameters():
         p.requires_grad_(name.startswith(part))
     trained: Params = {name: p for name, p in net.named_parameters() if p.requires_grad}

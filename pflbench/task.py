@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -29,7 +30,7 @@ class Dropout(nn.Module):
 class Net(nn.Module):
     """A network in two parts: representation z = body(x), logits = head(z); dropout, if any, lies between them."""
 
-    def __init__(self, body: nn.Sequential, head: nn.Sequential) -> None:
+    def __init__(self, body: nn.Module, head: nn.Module) -> None:
         super().__init__()
         self.body = body
         self.head = head
@@ -59,13 +60,19 @@ class Task:
     initial: Params  # theta^0, the common start
     classes: int  # C
     width: int  # k, entries of a representation
-    shape: tuple[int, int, int]  # channels, height, width of a sample
+    shape: tuple[int, ...]  # of a sample: (channels, height, width) of an image
     clients: int  # N
     dataset: str
     seed: int
     device: torch.device = torch.device("cpu")
     pretrained: bool = False  # the body of theta^0 comes from a file (`body_weights`)
     another: Callable[[int], Params] = _only_one  # i -> the i-th further draw of theta^0, i >= 1
+
+    @cached_property
+    def statistics(self) -> frozenset[str]:
+        """Names of the network's buffers: running statistics, which move with forward passes in training."""
+        trained = {name for name, _ in self.skeleton.named_parameters()}
+        return frozenset(self.initial.keys() - trained)
 
     def net(
         self, theta: Params, dropout: float = 0.0, generator: torch.Generator | None = None

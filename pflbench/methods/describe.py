@@ -12,7 +12,7 @@ from typing import Any
 
 from pflbench.api import Algorithm
 from pflbench.errors import UserError
-from pflbench.methods import costs, registry, versions
+from pflbench.methods import costs, given, registry
 
 PARTS = ("Idea", "Paper", "Code", "Down", "Up", "Private", "Evaluated", "Deviations")
 """What a plugin's docstring says after the citation, each word with a colon."""
@@ -62,7 +62,7 @@ def details(cls: type[Algorithm]) -> dict[str, Any]:
     down, up = costs.by_default(cls)
     return {
         **row(cls),
-        "version": versions.version_of(registry.file_of(cls)),
+        "version": registry.version_of(cls),
         "citation": citation,
         "paper": parts.get("Paper", ""),
         "code": parts.get("Code", ""),
@@ -93,7 +93,8 @@ def hyperparameter(f: "dataclasses.Field[Any]") -> dict[str, Any]:
 
 def docstring(cls: type[Algorithm]) -> str:
     """What a plugin says of itself: its file's docstring, or its class's."""
-    return sys.modules[cls.__module__].__doc__ or cls.__doc__ or ""
+    own = None if given.version_of(cls) else sys.modules[cls.__module__].__doc__
+    return own or cls.__doc__ or ""
 
 
 def documented(text: str) -> tuple[str, dict[str, str]]:

@@ -49,15 +49,6 @@ def find(plugin: str) -> Path | None:
     return None
 
 
-def near(plugin: str | Path) -> dict[str, str]:
-    """The Python files that are where this one, or one of this name, would be: paths by file names
-    without `.py`.
-    """
-    folder = Path(plugin).parent
-    found = sorted(folder.glob("*.py")) if folder.is_dir() else []
-    return {path.stem: str(path) for path in found}
-
-
 def _file_of_entry_point(point: EntryPoint) -> Path | None:
     if point.dist is None:
         return None

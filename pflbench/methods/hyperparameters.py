@@ -12,7 +12,7 @@ from pflbench.api import Algorithm, Hparams
 from pflbench.config import Run, checked, typed
 from pflbench.data.npz import plain_arrays
 from pflbench.errors import UserError, unknown
-from pflbench.methods import registry, versions
+from pflbench.methods import registry
 
 BELOW_1 = ("dropout",)  # a share that leaves something
 
@@ -29,7 +29,7 @@ def make_run(
     cls = registry.load(method) if isinstance(method, str) else method
     run = Run(name or registry.name_of(cls), **_with_clients(checked(settings)))
     complete_hparams = complete(registry.hparams_type(cls), hparams, run.dataset, cls.title)
-    version = versions.version_of(registry.file_of(cls))
+    version = registry.version_of(cls)
     return dataclasses.replace(run, hparams=dataclasses.asdict(complete_hparams), version=version)
 
 

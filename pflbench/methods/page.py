@@ -40,6 +40,18 @@ def overview(methods: Sequence[dict[str, Any]]) -> str:
     return "## All methods\n\n" + markdown(headers, rows)
 
 
+def by_family() -> str:
+    """The table of the README: the methods of every family, with links to their papers."""
+    families: dict[str, list[str]] = {}
+    for name in registry.names():
+        method = describe.details(registry.load(name))
+        found = re.search(r"https://\S+", method["paper"])
+        link = f"[{method['title']}]({found[0]})" if found else method["title"]
+        families.setdefault(method["family"], []).append(link)
+    rows = [(family, ", ".join(families[family])) for family in sorted(families)]
+    return markdown(("family", "methods"), rows)
+
+
 def communication(methods: Sequence[dict[str, Any]]) -> str:
     """What each method sends."""
     rows = []

@@ -3,22 +3,20 @@ a file.
 """
 
 import dataclasses
-import hashlib
 import importlib
-import importlib.util
 import sys
-import traceback
 import typing
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
 import pflbench.algorithms
+from pflbench import plugin_file
 from pflbench.api import Algorithm, Hparams
 from pflbench.errors import UserError, hint, unknown
-from pflbench.methods import files
+from pflbench.methods import files, given, versions
 from pflbench.methods.files import plain
+from pflbench.methods.given import Given
+from pflbench.plugin_file import naming_failures, near
 
 EVALUATION_POINTS = ("pre", "post")
 
@@ -30,30 +28,40 @@ def names() -> list[str]:
 
 def load(plugin: str, *, anew: bool = False) -> type[Algorithm]:
     """The class of a method, by its name (case and hyphens do not matter) or by the path of its
-    file, which is executed once per process unless it has changed, or `anew` is asked for.
+    file, which is executed once per process unless it has changed, or `anew` is asked for. A class
+    that was handed over is itself.
     """
+    if isinstance(plugin, Given):
+        return plugin.method
     if plugin.endswith(".py"):
         return _only_algorithm(_from_path(Path(plugin), anew), plugin)
     known = {plain(name): name for name in names()}
     if plain(plugin) not in known:
-        raise unknown("method", plugin, names(), files.near(plugin))
+        raise unknown("method", plugin, names(), near(plugin))
     name = known[plain(plugin)]
     if name in files.shipped():
         return _only_algorithm(_imported(name), f"algorithms/{name}.py")
     point = files.installed()[name]
-    with _naming_failures(point.value):
+    with naming_failures(point.value):
         loaded: type[Algorithm] = point.load()
     return loaded
 
 
 def name_of(cls: type[Algorithm]) -> str:
-    """The name by which users call a method: its file's."""
+    """The name by which users call a method: its file's, or that of a class that was handed over."""
+    if given.version_of(cls):
+        return given.name_of(cls)
     return cls.__module__.rpartition(".")[2]
 
 
 def file_of(cls: type[Algorithm]) -> Path:
     """The file that a method is in."""
     return Path(sys.modules[cls.__module__].__file__ or "")
+
+
+def version_of(cls: type[Algorithm]) -> str:
+    """The version of a method's code, see `versions`."""
+    return given.version_of(cls) or versions.version_of(file_of(cls))
 
 
 def hparams_type(cls: type[Algorithm]) -> type[Hparams]:
@@ -77,13 +85,13 @@ def _no_hparams(cls: type[Algorithm], reason: str) -> UserError:
 
 
 def _imported(name: str) -> ModuleType:
-    with _naming_failures(f"algorithms/{name}.py"):
+    with naming_failures(f"algorithms/{name}.py"):
         return importlib.import_module(f"pflbench.algorithms.{name}")
 
 
 def _from_path(path: Path, anew: bool) -> ModuleType:
     if not path.is_file():
-        raise UserError(f"no plugin file {str(path)!r}{hint(path.stem, names(), files.near(path))}")
+        raise UserError(f"no plugin file {str(path)!r}{hint(path.stem, names(), near(path))}")
     for folder in pflbench.algorithms.__path__:
         ours = Path(folder) / path.name
         if ours.is_file() and not ours.samefile(path):
@@ -91,51 +99,7 @@ def _from_path(path: Path, anew: bool) -> ModuleType:
                 f"plugin {path} has the name of a method of pflbench;"
                 " give its file a name of its own"
             )
-    about = path.stat()
-    state = about.st_mtime_ns, about.st_size
-    place = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:10]
-    name = f"pflbench_plugins.{place}.{path.stem}"  # two files of one name are two modules
-    if _executed.get(name) == state and not anew:
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look their module up
-    _executed.pop(name, None)
-    try:
-        with _naming_failures(str(path)):
-            spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    _executed[name] = state
-    return module
-
-
-_executed: dict[str, tuple[int, int]] = {}
-"""Modules of plugins in files: when the file that was executed was written, and its size."""
-
-
-@contextmanager
-def _naming_failures(path: str) -> Iterator[None]:
-    """Whatever a plugin raises while it is imported, also an exit, is a mistake in that file."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        raise _broken(path, error) from error
-
-
-def _broken(path: str, error: BaseException) -> UserError:
-    if isinstance(error, SyntaxError):
-        return UserError(f"plugin {error.filename or path}, line {error.lineno}: {error.msg}")
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    cause = f"{type(error).__name__}: {error}"
-    return UserError(
-        f"plugin {path} cannot be imported: {cause} ({last.filename}, line {last.lineno})"
-    )
+    return plugin_file.execute(path, anew=anew)
 
 
 def _only_algorithm(module: ModuleType, path: str) -> type[Algorithm]:
@@ -149,10 +113,15 @@ def _only_algorithm(module: ModuleType, path: str) -> type[Algorithm]:
     if len(own) != 1:
         wanted = "must define one subclass of pflbench.api.Algorithm"
         raise UserError(f"plugin {path} {wanted}; it defines {len(own)}")
+    return checked(own[0], f"plugin {path}")
+
+
+def checked(cls: type[Algorithm], where: str) -> type[Algorithm]:
+    """The class of a method that says what tables need to know of it."""
     for name in ("title", "family"):
-        if not hasattr(own[0], name):
-            raise UserError(f"plugin {path}: class {own[0].__name__} has no {name}")
-    if own[0].evaluation_point not in EVALUATION_POINTS:
-        point = f"evaluation_point = {own[0].evaluation_point!r}"
-        raise UserError(f"plugin {path}: {point}: must be {' or '.join(EVALUATION_POINTS)}")
-    return own[0]
+        if not hasattr(cls, name):
+            raise UserError(f"{where}: class {cls.__name__} has no {name}")
+    if cls.evaluation_point not in EVALUATION_POINTS:
+        point = f"evaluation_point = {cls.evaluation_point!r}"
+        raise UserError(f"{where}: {point}: must be {' or '.join(EVALUATION_POINTS)}")
+    return cls

@@ -40,7 +40,7 @@ def version_of(path: Path) -> str:
     entry = listed["methods"].get(path.stem, {})
     if is_shipped(path) and entry.get("code") == code:
         return f"r{entry['revision']}"
-    return _digest([str(listed["harness"]), code])
+    return digest([str(listed["harness"]), code])
 
 
 def is_shipped(path: Path) -> bool:
@@ -73,7 +73,12 @@ def code_hash(path: Path) -> str:
     it imports.
     """
     own, *others = _closure(path.resolve())
-    return _digest([_code(own), *sorted(_code(other) for other in others)])
+    return digest([_code(own), *sorted(_code(other) for other in others)])
+
+
+def code_text(source: str) -> str:
+    """The code of a source without comments and docstrings, as a text."""
+    return repr(_plain(ast.parse(source)))
 
 
 def _closure(path: Path) -> list[Path]:
@@ -152,5 +157,6 @@ def _files_of(module: str, folder: Path) -> Iterator[Path]:
                     yield file.resolve()
 
 
-def _digest(parts: list[str]) -> str:
+def digest(parts: list[str]) -> str:
+    """A hash of texts."""
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:DIGITS]

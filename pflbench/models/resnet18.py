@@ -3,21 +3,22 @@
 from torch import nn
 
 from pflbench.data.torchvision_files import torchvision
-from pflbench.models.unit import Unit
+from pflbench.models.unit import Unit, image_sides
 
 
-def resnet18(shape: tuple[int, int, int], classes: int, width: int) -> list[Unit]:
+def resnet18(shape: tuple[int, ...], classes: int, width: int) -> list[Unit]:
     """torchvision's ResNet-18 with GroupNorm (no running statistics to average); k is 512.
 
     Images under 64 pixels get a 3x3 first convolution and no first pooling, so that something is
     left to pool.
     """
+    channels, *sides = image_sides("resnet18", shape)
     net = torchvision().models.resnet18(norm_layer=_group_norm, num_classes=classes)
-    if min(shape[1:]) < 64:
-        conv = nn.Conv2d(shape[0], 64, 3, 1, 1, bias=False)
+    if min(sides) < 64:
+        conv = nn.Conv2d(channels, 64, 3, 1, 1, bias=False)
         pooling: Unit = []
     else:
-        conv = nn.Conv2d(shape[0], 64, 7, 2, 3, bias=False)
+        conv = nn.Conv2d(channels, 64, 7, 2, 3, bias=False)
         pooling = [("pool1", net.maxpool)]
     return [
         [("conv1", conv), ("norm1", net.bn1), ("relu1", nn.ReLU()), *pooling],

@@ -14,7 +14,7 @@ import secrets
 import socket
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -43,15 +43,32 @@ class LeaseLost(RunFailed):
 
 @dataclass(frozen=True)
 class Lease:
-    """The right to do a run; `token` tells it from another lease of the same name."""
+    """The right to do a run; `token` tells it from another lease of the same name. Where a cluster
+    may repeat a run whose machine it has lost, every attempt has a token too: only the newest holds
+    the lease.
+    """
 
     run: str
     path: Path
     token: str
+    attempt: str = ""
 
     def held(self) -> bool:
         """Whether it has not been taken over."""
+        if self.attempt and _text(self._newest) != self.attempt:
+            return False
         return _content(self.path).get("token") == self.token
+
+    @property
+    def _newest(self) -> Path:
+        """The file with the token of the newest attempt."""
+        return self.path.with_name(f".{self.path.name}.attempt")
+
+    def attempted(self) -> "Lease":
+        """The lease for a new attempt; earlier ones lose it at their next round."""
+        token = secrets.token_hex(8)
+        run_folder.write(self._newest, token.encode())
+        return replace(self, attempt=token)
 
     def keep(self) -> None:
         """Say that its owner lives, if it is still ours to say."""
@@ -75,6 +92,7 @@ class Lease:
         if self.held():
             with contextlib.suppress(OSError):
                 self.path.unlink(missing_ok=True)
+                self._newest.unlink(missing_ok=True)
 
 
 @dataclass
@@ -262,6 +280,14 @@ def _started(pid: int) -> str | None:
     except OSError:
         return None
     return "zombie" if words[0] in "ZX" else words[19]
+
+
+def _text(path: Path) -> str:
+    """The content of a file; empty where there is none."""
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
 
 
 def _content(path: Path) -> dict[str, Any]:

@@ -26,18 +26,37 @@ def environment(device: str, workers: int) -> dict[str, Any]:
             "cores": os.cpu_count(),
             "device": device,
             "workers": workers,
+            **({"gpu": gpu(device)} if device.startswith("cuda") else {}),
         },
     }
 
 
-def kind_of_machine() -> str:
-    """What the last bits of a number depend on: the processor and what of it is used, torch and
-    numpy.
+def gpu(device: str) -> dict[str, str]:
+    """What a GPU is, and what it is used with."""
+    import torch
+
+    driver = "unknown"
+    with contextlib.suppress(OSError):
+        driver = Path("/proc/driver/nvidia/version").read_text().partition("\n")[0]
+    return {
+        "model": torch.cuda.get_device_name(device),
+        "driver": driver,
+        "cuda": str(torch.version.cuda),
+        "cudnn": str(torch.backends.cudnn.version()),
+    }
+
+
+def kind_of_machine(device: str = "cpu") -> str:
+    """What the last bits of a number depend on: the processor and what of it is used, the GPU if
+    it is one, torch and numpy.
     """
     import torch
 
     settings = [f"{name}={os.environ[name]}" for name in BITS if name in os.environ]
     words = [_processor(), torch.backends.cpu.get_cpu_capability(), *settings]
+    if device.startswith("cuda"):
+        there = gpu(device)
+        words += [there["model"], f"CUDA {there['cuda']}", f"cuDNN {there['cudnn']}"]
     return ", ".join([*words, f"torch {version('torch')}", f"numpy {version('numpy')}"])
 
 

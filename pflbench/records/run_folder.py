@@ -50,8 +50,8 @@ class RunFolder:
         """
         return read_json(self.folder / "status.json")
 
-    def open(self, about: Mapping[str, Any]) -> None:
-        """Make the folder, or see that it belongs to this very run."""
+    def open(self, about: Mapping[str, Any], anew: bool = False) -> None:
+        """Make the folder, or see that it belongs to this very run; `anew` describes it again."""
         self.refuse_another_run()
         there = read_json(self.folder / "run.json")
         if not there and (found := self._checkpoints()):
@@ -61,13 +61,18 @@ class RunFolder:
             )
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            if not there:
+            if anew or not there:
                 write(
                     self.folder / "run.json",
                     json.dumps({"id": self.run_id, **about}, indent=2).encode(),
                 )
         except OSError as error:
             raise unwritable(self.folder, error) from error
+
+    @property
+    def has_checkpoint(self) -> bool:
+        """Whether there is something to go on from."""
+        return bool(self._checkpoints())
 
     def refuse_another_run(self) -> None:
         """See that the folder has no records of another run."""
@@ -84,8 +89,9 @@ class RunFolder:
         for kind in ("checkpoint-*.pt", "*.npz", "*.jsonl", "status.json", "run.json"):
             for path in self.folder.glob(kind):
                 if path.name != ATTEMPTS:
-                    _remove(path)
-        _remove(self.folder / STATES)
+                    remove(path)
+        for name in (STATES, "models"):
+            remove(self.folder / name)
 
     def append(self, file: str, record: Mapping[str, Any]) -> None:
         """Add one JSON line; numbers that are not finite become null."""
@@ -104,11 +110,13 @@ class RunFolder:
         reason: str = "",
         details: str = "",
         kinds: Sequence[str] = (),
+        models: str = "",
     ) -> None:
         """Say how the run ended, when its records are on the disk; on several kinds of machines it
-        is mixed.
+        is mixed. `models` names the file of its saved state.
         """
         values = {"status": status, "round": round, "reason": reason, "details": details}
+        values["models"] = models
         said: dict[str, Any] = {name: value for name, value in values.items() if value != ""}
         if len(kinds) > 1:
             said["mixed"] = list(kinds)
@@ -136,8 +144,8 @@ class RunFolder:
     def tidy(self) -> None:
         """Delete the checkpoints of a run that has ended, which needs them no more."""
         for path in self._checkpoints():
-            _remove(path)
-        _remove(self.folder / STATES)
+            remove(path)
+        remove(self.folder / STATES)
 
     def save(self, snapshot: Mapping[str, Any]) -> None:
         """Write a checkpoint whose name has its round and the checksum of its bytes; keep the
@@ -258,7 +266,7 @@ def read_or_nothing(path: Path) -> dict[str, Any]:
         return {}
 
 
-def _remove(path: Path) -> None:
+def remove(path: Path) -> None:
     """Delete a file, a link or a folder; what a link points to stays."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)

@@ -21,6 +21,7 @@ from pflbench.api import (
     Model,
     Net,
     Params,
+    Samples,
     State,
     Task,
     collect_logs,
@@ -31,14 +32,20 @@ from pflbench.data.label_skew import Ints
 from pflbench.data.partition import Partition
 from pflbench.data.prepared import Data
 from pflbench.errors import UserError
+from pflbench.logs import Work, collect_work
 from pflbench.methods import registry
 from pflbench.methods.failures import failure
-from pflbench.simulation import messages, representations
+from pflbench.simulation import gpu, messages, representations
+from pflbench.simulation.gpu import RowsThere
 from pflbench.simulation.representations import Vectors
 
 OPTIMIZERS = "kept optimizers"
 """The key of a client's stored state that the method does not see: states of its local optimizers,
 by name.
+"""
+TRAINED = "trained model"
+"""Another such key, where models are saved: what `trained_model` made after the client's latest
+training.
 """
 
 
@@ -65,7 +72,7 @@ class Setup:
             classes=data.classes,
             width=width,
             shape=data.shape,
-            clients=run.clients,
+            clients=run.seen_clients,
             dataset=run.dataset,
             seed=run.seed,
             device=device_of(self.device),
@@ -95,6 +102,7 @@ def device_of(name: str) -> torch.device:
     """The device of this name, if it is there."""
     try:
         device = torch.device(name)
+        gpu.prepare(name)
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).partition("\n")[0]
@@ -124,6 +132,8 @@ class ClientJob:
     message: Message
     state: State
     evaluate: bool = False  # the trained model too, after `client_update`
+    work: float = 1.0  # share of its batches that the client does
+    keep_model: bool = False  # the same model stays in the stored state
 
 
 @dataclass(frozen=True)
@@ -137,6 +147,7 @@ class ClientResult:
     notes: list[str] = field(default_factory=list)
     correct: dict[str, int] = field(default_factory=dict)  # series -> samples classified correctly
     represented: Vectors | None = None  # z of test samples, after the last round
+    work: Work = field(default_factory=Work)  # of the client function
     seconds: float = 0.0  # of the client function
     evaluation_seconds: float = 0.0  # of the trained model
     finite: bool = True  # all numbers of the reply, the state and the evaluated models' scores
@@ -164,17 +175,19 @@ class ClientWorker:
         self.setup = setup
         self.algorithm = setup.algorithm()
         self.task = self.algorithm.task
-        if self.task.device.type == "cuda":
-            torch.backends.cudnn.benchmark = False
-            torch.backends.cudnn.deterministic = True
+        self.there = gpu.resident(setup.data.x, self.task.device)
 
     def client(self, id: int, round: int, state: State) -> Client:
         """The view that a client function gets of a client with this stored state."""
         data, rows = self.setup.data, self.setup.partition.train[id]
         y = torch.from_numpy(np.asarray(data.y[rows])).to(self.task.device)
-        own = {key: value for key, value in state.items() if key != OPTIMIZERS}
+        own = {key: value for key, value in state.items() if key not in (OPTIMIZERS, TRAINED)}
         optimizers = state.get(OPTIMIZERS, {})
-        return Client(id, round, self.task, Rows(data.x, rows), y, own, optimizers)
+        return Client(id, round, self.task, self._rows(rows), y, own, optimizers)
+
+    def _rows(self, rows: Ints) -> Samples:
+        """These samples, where they are."""
+        return Rows(self.setup.data.x, rows) if self.there is None else RowsThere(self.there, rows)
 
     def work(self, job: ClientJob) -> ClientResult:
         """Do a job on copies of its message and state; a failure names the method, round, client
@@ -183,10 +196,13 @@ class ClientWorker:
         with self._naming_failures(job):
             device = self.task.device
             client = self.client(job.client, job.round, messages.sent(job.state, device))
+            client = replace(client, work=job.work)
             message = messages.sent(job.message, device)
             try:
                 if job.stage == "personal_model":
                     return self._evaluate(client, message)
+                if job.stage == "adapted_model":
+                    return self._adapt(client, message)
                 return self._call(job, client, message)
             except NotFinite:
                 return ClientResult(job.client, finite=False)
@@ -195,26 +211,47 @@ class ClientWorker:
         """Run a client function and, if asked for, evaluate the model that it trained."""
         start = time.perf_counter()
         with collect_logs() as logs, collect_notes() as notes:
-            with optim.collect_states() as optimizers:
+            with optim.collect_states() as optimizers, collect_work() as work:
                 reply, state = getattr(self.algorithm, job.stage)(client, message)
             reply, kept = messages.sent(reply), messages.sent(state)
             if client.optimizers or optimizers:
                 kept[OPTIMIZERS] = messages.sent({**client.optimizers, **optimizers})
             trained = time.perf_counter()
             correct: dict[str, int] = {}
-            z = None
+            model = z = None
+            after = replace(client, state=state)
             if job.evaluate and job.stage == "client_update":
-                received = messages.sent(reply, self.task.device)
-                after = replace(client, state=state)
-                model = self.algorithm.trained_model(after, message, received)
+                model = self._trained_model(after, message, reply)
                 if model is not None:
                     correct = self._correct_by_series("post", model, client.id)
                     z = self._represented("post", model, client.id, job.round + 1)
-        end = time.perf_counter()
         finite = messages.finite(reply) and messages.finite(kept)
+        if TRAINED in job.state:
+            kept[TRAINED] = job.state[TRAINED]
+        if job.keep_model and job.stage == "client_update":
+            if not job.evaluate:
+                with collect_logs(), collect_notes():
+                    model = self._trained_model(after, message, reply)
+            if model is not None:
+                kept[TRAINED] = messages.sent(model)
+        end = time.perf_counter()
         return ClientResult(
-            client.id, reply, kept, logs, notes, correct, z, trained - start, end - trained, finite
+            client.id,
+            reply,
+            kept,
+            logs,
+            notes,
+            correct,
+            z,
+            work,
+            trained - start,
+            end - trained,
+            finite,
         )
+
+    def _trained_model(self, after: Client, message: Message, reply: Message) -> Model | None:
+        received = messages.sent(reply, self.task.device)
+        return self.algorithm.trained_model(after, message, received)
 
     def _evaluate(self, client: Client, message: Message) -> ClientResult:
         """Evaluate the client's personal model, and the method's extra ones."""
@@ -225,6 +262,14 @@ class ClientWorker:
                 correct.update(self._correct_by_series(name, model, client.id))
             z = self._represented("pre", personal, client.id, client.round)
         return ClientResult(client.id, logs=logs, notes=notes, correct=correct, represented=z)
+
+    def _adapt(self, client: Client, message: Message) -> ClientResult:
+        """Evaluate the models of a new client after passes over its own data."""
+        correct: dict[str, int] = {}
+        for epochs in self.setup.run.new_client_passes:
+            model = self.algorithm.adapted_model(client, message, epochs)
+            correct.update(self._correct_by_series(f"new_{epochs}", model, client.id))
+        return ClientResult(client.id, correct=correct)
 
     def _correct_by_series(self, name: str, model: Model, id: int) -> dict[str, int]:
         split = self.setup.partition
@@ -237,7 +282,7 @@ class ClientWorker:
     def _correct(self, model: Model, rows: Ints) -> int:
         """How many of these samples the model classifies correctly."""
         data = self.setup.data
-        x = Rows(data.x, rows)
+        x = self._rows(rows)
         y = torch.from_numpy(np.asarray(data.y[rows])).to(self.task.device)
         correct = torch.zeros((), dtype=torch.int64, device=self.task.device)
         for batch in torch.arange(len(rows)).split(LARGE):
@@ -257,12 +302,12 @@ class ClientWorker:
         """z of a client's first test samples, if asked for: at the method's evaluation point, after
         the last round.
         """
-        run, data = self.setup.run, self.setup.data
+        run = self.setup.run
         last = rounds == run.rounds
         if not run.representations or not last or point != self.algorithm.evaluation_point:
             return None
         rows = self.setup.partition.test[id][: run.representations]
-        return representations.taken(model, self.task, Rows(data.x, rows), len(rows))
+        return representations.taken(model, self.task, self._rows(rows), len(rows))
 
     @contextmanager
     def _naming_failures(self, job: ClientJob) -> Iterator[None]:

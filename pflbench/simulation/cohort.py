@@ -8,6 +8,7 @@ from collections.abc import Container, Mapping, Sequence
 
 from pflbench.api import Algorithm, ClientFunction, Message, Replies, State
 from pflbench.errors import RunFailed
+from pflbench.logs import Work
 from pflbench.simulation.client_worker import ClientJob, ClientResult
 from pflbench.simulation.engine import Engine
 from pflbench.simulation.messages import parts
@@ -37,9 +38,13 @@ class Cohort:
         ids: tuple[int, ...],
         round: int,
         evaluated: Container[int] = (),
+        failing: frozenset[int] = frozenset(),
+        work: Mapping[int, float] | None = None,
+        keep_models: bool = False,
     ) -> None:
         self.ids = ids
         self.round = round
+        self.failed = tuple(id for id in ids if id in failing)  # after their first download
         self.new_states: dict[int, State] = {}
         self.down: dict[int, Counter[str]] = {}  # client -> part -> bytes
         self.up: dict[int, Counter[str]] = {}
@@ -49,6 +54,7 @@ class Cohort:
             str, dict[int, int]
         ] = {}  # series -> client -> correct samples at `post`
         self.represented: dict[int, Vectors] = {}  # client -> z of its test samples at `post`
+        self.work: dict[int, Work] = {}
         self.seconds = 0.0  # of client functions, summed
         self.evaluation_seconds = 0.0
         self.exchange_seconds = 0.0  # between sending the messages and having the replies
@@ -56,10 +62,12 @@ class Cohort:
         self._engine = engine
         self._states = states
         self._evaluated = evaluated  # clients whose trained models are evaluated
+        self._shares = work or {}  # of their batches that slow clients do
+        self._keep_models = keep_models  # whether trained models stay in the stored states
 
     def call(self, function: ClientFunction, messages: Mapping[int, Message]) -> Replies:
         """Send each client its message, run `function` there, keep the new private states, return
-        the replies.
+        the replies of those that do not fail.
         """
         jobs = self._jobs(function.__name__, messages)
         start = time.perf_counter()
@@ -72,18 +80,34 @@ class Cohort:
         return {result.client: result.reply for result in results}
 
     def _jobs(self, stage: str, messages: Mapping[int, Message]) -> Sequence[ClientJob]:
-        """A job for every message, whose bytes are counted."""
+        """A job for every message, whose bytes are counted. A client that fails does no job, and is
+        sent nothing after its first message.
+        """
         strangers = sorted(set(messages) - set(self.ids))
         if strangers:
             raise RunFailed(
                 f"{self._algorithm.title}: {stage}() called for clients {strangers}, which are not in the cohort"
             )
+        jobs = []
         for id, message in messages.items():
+            if id not in self.failed:
+                jobs.append(self._job(stage, id, message))
+            elif id in self.down:
+                continue
             self.down.setdefault(id, Counter()).update(parts(message))
-        return [
-            ClientJob(stage, id, self.round, message, self._state(id), id in self._evaluated)
-            for id, message in messages.items()
-        ]
+        return jobs
+
+    def _job(self, stage: str, id: int, message: Message) -> ClientJob:
+        return ClientJob(
+            stage,
+            id,
+            self.round,
+            message,
+            self._state(id),
+            id in self._evaluated,
+            self._shares.get(id, 1.0),
+            self._keep_models,
+        )
 
     def _keep(self, result: ClientResult) -> None:
         """Keep what a client did, but for its reply, whose bytes are counted."""
@@ -92,12 +116,17 @@ class Cohort:
         self.up.setdefault(id, Counter()).update(parts(result.reply))
         self.logs.setdefault(id, {}).update(result.logs)
         self.notes += result.notes
+        self._add_work(id, result.work)
         for series, correct in result.correct.items():
             self.correct.setdefault(series, {})[id] = correct
         if result.represented is not None:
             self.represented[id] = result.represented
         self.seconds += result.seconds
         self.evaluation_seconds += result.evaluation_seconds
+
+    def _add_work(self, id: int, done: Work) -> None:
+        before = self.work.get(id, Work())
+        self.work[id] = Work(before.batches + done.batches, before.samples + done.samples)
 
     def _state(self, id: int) -> State:
         """A client's private state: of this round, else of an earlier one, else the first."""

@@ -4,7 +4,7 @@ from typing import Any
 
 from pflbench import config
 from pflbench.data import class_counts
-from pflbench.methods import describe
+from pflbench.methods import describe, given
 from pflbench.methods.hyperparameters import defaults
 from pflbench.records import provenance
 from pflbench.simulation.client_worker import Setup
@@ -26,6 +26,7 @@ def described(setup: Setup, workers: int, scale: str | None = None) -> dict[str,
 def _method(setup: Setup) -> dict[str, Any]:
     method = setup.algorithm()
     down, up = method.costs()
+    source = given.source_of(type(method)) if isinstance(setup.plugin, given.Given) else ""
     return {
         "title": method.title,
         "family": method.family,
@@ -36,6 +37,7 @@ def _method(setup: Setup) -> dict[str, Any]:
         "one_shot": method.one_shot,
         "costs": {"down": down, "up": up},
         "defaults": defaults(type(method.hp), setup.run.dataset),
+        **({"source": source} if source else {}),
     }
 
 

@@ -12,10 +12,11 @@ import torch
 
 from pflbench.api import Algorithm, Client, State, collect_logs, collect_notes
 from pflbench.errors import RunFailed
+from pflbench.logs import Work
 from pflbench.methods.failures import failure
 from pflbench.records.run_folder import Unwritable
 from pflbench.rng import stream
-from pflbench.simulation import messages
+from pflbench.simulation import failures, messages
 from pflbench.simulation.client_states import ClientStates
 from pflbench.simulation.client_worker import (
     ClientJob,
@@ -41,11 +42,20 @@ CHUNK = 256
 class Federation:
     """A method at work. What `snapshot` returns is all that the next round reads.
 
-    Private states are kept in `states`, by default in memory.
+    Private states are kept in `states`, by default in memory. With `keep_models`, they have the
+    models that clients trained last.
     """
 
-    def __init__(self, setup: Setup, engine: Engine, states: ClientStates | None = None) -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        engine: Engine,
+        states: ClientStates | None = None,
+        keep_models: bool = False,
+    ) -> None:
         self.setup = setup
+        self.keep_models = keep_models
+        self.has_all_models = keep_models  # of every client that was in a cohort
         self.run = setup.run
         self.partition = setup.partition
         self.algorithm = setup.algorithm()
@@ -54,8 +64,10 @@ class Federation:
         with self._on_server("init_server()"):
             self.server: State = self.algorithm.init_server()
         self.states: dict[int, State] | ClientStates = {} if states is None else states
-        self.trainable = [id for id, rows in enumerate(self.partition.train) if len(rows)]
+        seen = range(self.run.seen_clients)
+        self.trainable = [id for id in seen if len(self.partition.train[id])]
         self.evaluated = self._evaluated_clients()
+        self.slow = failures.slow(self.run, seen)
         kept = [*series_of(self.partition, "untrained"), *series_of(self.partition, "post")]
         self.correct: Correct = {series: {} for series in kept}  # of each client's latest models
         self.represented: dict[int, Vectors] = {}  # z of test samples; no later round reads it
@@ -69,6 +81,7 @@ class Federation:
             "round": self.round,
             "server": self.server,
             "clients": self.states.copy(),
+            "has_all_models": self.has_all_models,
             **correct,
         }
 
@@ -78,6 +91,7 @@ class Federation:
         self.server = snapshot["server"]
         self.states.clear()
         self.states.update(snapshot["clients"])
+        self.has_all_models = self.keep_models and snapshot.get("has_all_models", False)
         self.correct = {series: dict(snapshot[series]) for series in self.correct}
 
     def start(self) -> tuple[Record, Record]:
@@ -126,7 +140,7 @@ class Federation:
         cohorts.
         """
         draws = stream(self.run.seed, "evaluated clients")
-        order = torch.randperm(self.run.clients, generator=draws).tolist()
+        order = torch.randperm(self.run.seen_clients, generator=draws).tolist()
         return tuple(sorted(order[: self.run.evaluate_clients]))
 
     def state(self, id: int) -> State:
@@ -137,15 +151,31 @@ class Federation:
         """What a client function would see of this client now."""
         return ClientWorker(self.setup).client(id, self.round, messages.sent(self.state(id)))
 
+    def evaluated_with(self, id: int) -> tuple[int, ...]:
+        """The clients whose messages for the evaluation are made together with this one's."""
+        groups = [ids for ids in _chunks(self.evaluated, CHUNK) if id in ids]
+        return groups[0] if groups else (id,)
+
     def _cohort(self, evaluation_due: bool) -> Cohort:
-        """The clients of this round. Under partial participation their trained models are evaluated
-        in every round: at the next evaluation, the `post` accuracy of a client is that of its
-        latest training.
+        """The clients of this round. Where not all of them answer in every round, their trained
+        models are evaluated in each: at the next evaluation, the `post` accuracy of a client is
+        that of its latest training.
         """
-        partial = self.run.cohort_size < self.run.clients
-        evaluated = frozenset(self.evaluated if evaluation_due or partial else ())
-        ids = self.select()
-        return Cohort(self.algorithm, self.engine, self.states, ids, self.round, evaluated)
+        partial = self.run.cohort_size < self.run.seen_clients or self.run.dropout_rate > 0
+        needed = evaluation_due or partial
+        failing = failures.failing(self.run, self.round)
+        work = dict.fromkeys(self.slow, self.run.slow_work)
+        return Cohort(
+            self.algorithm,
+            self.engine,
+            self.states,
+            self.select(),
+            self.round,
+            frozenset(self.evaluated if needed else ()),
+            failing,
+            work,
+            self.keep_models and needed,
+        )
 
     def _play(self, cohort: Cohort) -> tuple[dict[str, float], list[str]]:
         """Play the round and take over what is new, if all of it is finite; returns the server's
@@ -158,6 +188,8 @@ class Federation:
         ):
             server = self.algorithm.round(self.server, cohort)
             messages.check(server)
+        if len(cohort.failed) == len(cohort.ids):
+            server = self.server  # nobody answered: everything stays as it was
         if not messages.finite(server):
             raise Diverged(f"numbers that are not finite from the server in round {self.round + 1}")
         self.server = server
@@ -176,7 +208,14 @@ class Federation:
         logs.pop("loss", None)
         ways = {"down": cohort.down, "up": cohort.up}
         summed = {way: dict(sum(clients.values(), Counter())) for way, clients in ways.items()}
-        return {"cohort": list(cohort.ids), "loss": loss, "bytes": summed, "logs": logs}
+        record = {"cohort": list(cohort.ids), "loss": loss, "bytes": summed, "logs": logs}
+        if self.run.dropout_rate:
+            record["failed"] = list(cohort.failed)
+        if self.run.slow_clients:
+            work = [cohort.work.get(id, Work()) for id in cohort.ids]
+            record["batches"] = [one.batches for one in work]
+            record["samples"] = [one.samples for one in work]
+        return record
 
     def evaluation(self) -> Record:
         """Accuracy of clients: `pre` and other series of their personal models now, `post` of their
@@ -186,8 +225,10 @@ class Federation:
         test data, or outside the sample of `evaluate_clients`, has none. Where a validation part is
         held out, every series has a second one on it.
         """
-        results, notes = self._evaluate_personal_models()
+        results, notes = self._evaluate("personal_model", self.evaluated)
         correct = self._correct_by_series(results)
+        if self.run.new_clients and self.round > 0:
+            correct.update(self._correct_of_new_clients())
         for result in results:
             notes += result.notes
             if result.represented is not None:
@@ -205,22 +246,24 @@ class Federation:
             record["notes"] = list(dict.fromkeys(notes))
         return record
 
-    def _evaluate_personal_models(self) -> tuple[list[ClientResult], list[str]]:
-        """The results of all evaluated clients, in ascending order, and what was noted before they
-        got their messages.
+    def _evaluate(self, stage: str, clients: Sequence[int]) -> tuple[list[ClientResult], list[str]]:
+        """The results of these clients, in ascending order, and what was noted before they got
+        their messages.
         """
+        method = self.algorithm
+        own = {"adapted_model": method.adaptation_messages}
+        messages_for = own.get(stage, method.evaluation_messages)
         results: list[ClientResult] = []
         notes: list[str] = []
-        for ids in _chunks(self.evaluated, CHUNK):
+        for ids in _chunks(clients, CHUNK):
             cohort = Cohort(self.algorithm, self.engine, self.states, ids, self.round)
             with (
                 self._on_server(f"the evaluation after round {self.round}"),
                 collect_notes() as of_server,
             ):
-                downloads = self.algorithm.evaluation_messages(self.server, cohort)
+                downloads = messages_for(self.server, cohort)
                 jobs = [
-                    ClientJob("personal_model", id, self.round, downloads[id], self.state(id))
-                    for id in ids
+                    ClientJob(stage, id, self.round, downloads[id], self.state(id)) for id in ids
                 ]
             notes += [*of_server, *cohort.notes]
             results += self.engine.run(jobs)
@@ -242,6 +285,21 @@ class Federation:
                 self.correct[untrained] = correct[pre]
             if self.correct[post] or self._post_is_pending():
                 correct[post] = {**self.correct[untrained], **self.correct[post]}
+        return correct
+
+    def _correct_of_new_clients(self) -> Correct:
+        """Correct samples of the clients that never take part: `new_pre` of the personal model that
+        they are sent, and after passes over their own data, if they have any, `new_1` and `new_E`.
+        """
+        new = range(self.run.seen_clients, self.run.clients)
+        trainable = [id for id in new if len(self.partition.train[id])]
+        correct: Correct = {}
+        for result in self._evaluate("personal_model", new)[0]:
+            for series in series_of(self.partition, "pre"):
+                correct.setdefault(f"new_{series}", {})[result.client] = result.correct[series]
+        for result in self._evaluate("adapted_model", trainable)[0]:
+            for series, number in result.correct.items():
+                correct.setdefault(series, {})[result.client] = number
         return correct
 
     def _post_is_pending(self) -> bool:

@@ -11,7 +11,7 @@ from pflbench.config import Run
 from pflbench.data import datasets, partition
 from pflbench.data.prepared import Data
 from pflbench.errors import RunFailed, UserError
-from pflbench.records import provenance
+from pflbench.records import extension, models, provenance
 from pflbench.records.leases import FINAL, Lease, LeaseLost, Leases
 from pflbench.records.run_folder import STATES, RunFolder
 from pflbench.records.status import DAMAGED, how_it_ended
@@ -60,6 +60,7 @@ def execute(
     state_memory: float = 2.0,
     fresh: bool = False,
     strict: bool = False,
+    save_models: bool = False,
     scale: str | None = None,
     lease: Lease | None = None,
     started: Callable[[int], None] = lambda done: None,
@@ -72,7 +73,8 @@ def execute(
     machine. `started` is called with the number of rounds that are there
     already, unless all are. `scale` names the tier of a sweep, for the record; `lease` is its right
     to do the run. `state_memory` is how many GiB of clients' private states are in memory, the rest
-    being in files; it changes no number.
+    being in files; it changes no number. `save_models` leaves the state after the last round, and a
+    run goes on from a shorter one that has left it.
     """
     records = RunFolder(out / setup.run.id, setup.run.id)
     about = described(setup, workers, scale)
@@ -87,12 +89,14 @@ def execute(
     with _claimed(out, setup.run.id, lease) as held, one_thread():
         if fresh:
             records.clear()
+        if not fresh and not records.has_checkpoint:
+            _begin(records, setup.run, about, out)
         records.open(about)
         snapshot = records.restore()
-        kinds = _kinds(snapshot, records.folder, strict)
+        kinds = _kinds(snapshot, records.folder, setup.device, strict)
         states = ClientStates(records.folder / STATES, int(state_memory * 2**30))
         with closing(engine.start(setup, min(workers, setup.run.clients))) as started_engine:
-            federation = Federation(setup, started_engine, states)
+            federation = Federation(setup, started_engine, states, save_models)
             if snapshot:
                 states.round = snapshot["round"]
                 federation.restore(snapshot)
@@ -101,12 +105,22 @@ def execute(
     return records
 
 
-def _kinds(snapshot: dict[str, Any] | None, folder: Path, strict: bool) -> list[str]:
+def _begin(records: RunFolder, run: Run, about: dict[str, Any], out: Path) -> None:
+    """Describe a run of which there is no checkpoint, and begin it with the rounds of a shorter one,
+    if there is any.
+    """
+    shorter = extension.shorter_run(run, out)
+    records.open({**about, **(shorter.about if shorter else {})}, anew=True)
+    if shorter:
+        extension.begin(records, shorter)
+
+
+def _kinds(snapshot: dict[str, Any] | None, folder: Path, device: str, strict: bool) -> list[str]:
     """The kinds of machines that a run has been on, this one last; a run on two kinds has the bits
     of neither.
     """
     before: list[str] = list(snapshot.get("kinds", [])) if snapshot else []
-    here = provenance.kind_of_machine()
+    here = provenance.kind_of_machine(device)
     if before and before[-1] != here:
         said = f"{folder} was started on another kind of machine ({before[-1]}; this is {here})"
         if strict:
@@ -163,7 +177,8 @@ class _Player:
         """
         try:
             self._play(checkpoint_every)
-            self.records.finish("finished", self.federation.round, kinds=self.kinds)
+            saved = self._save_models()
+            self.records.finish("finished", self.federation.round, kinds=self.kinds, models=saved)
         except Diverged as divergence:
             self.records.finish("diverged", self.federation.round, str(divergence))
         except LeaseLost:
@@ -212,6 +227,15 @@ class _Player:
             server = messages.sent(self.recorded["server"])
             self.records.save({**self.recorded, "server": server})
             self.saved = self.recorded["round"]
+
+    def _save_models(self) -> str:
+        """Save the state after the last round, if asked to; returns the name of its file."""
+        if not self.federation.keep_models:
+            return ""
+        self.lease.keep()
+        return models.save(
+            self.records.folder, self.records.run_id, self.recorded, self.federation.states
+        )
 
     def _stop(self, status: str, reason: str, details: str = "") -> None:
         """Save what there is, and say why the run ends before its last round."""

@@ -10,7 +10,7 @@ import torch
 
 from pflbench.data.partition import Partition
 from pflbench.simulation.engine import Serial
-from pflbench.simulation.federation import Federation
+from pflbench.simulation.federation import Federation, Record
 from pflbench.testing.compare import difference
 from pflbench.testing.kit import Failed, check
 from pflbench.testing.problem import split_by_class
@@ -18,6 +18,15 @@ from pflbench.testing.subject import PARTIAL, SMALL, Played, Subject, evaluation
 
 ALL = [0, 1, 2, 3] * 4  # the classes of a client with four samples of each
 TEST = [0, 1, 2, 3]
+FAILURES: dict[str, Any] = {"dropout_rate": 0.5, "slow_clients": 0.5, "slow_work": 0.25, "seed": 23}
+"""Of four clients one fails in the first round, all in the second, one in the third; two are slow."""
+
+
+NEW: dict[str, Any] = {
+    **{"clients": 5, "new_clients": 2, "new_client_epochs": 2, "rounds": 2},
+    "eval_every": 2,
+}
+"""The last two of five clients never take part."""
 
 
 @check
@@ -68,6 +77,42 @@ def unseen_client(subject: Subject) -> None:
 
 
 @check
+def failing_and_slow_clients(subject: Subject) -> None:
+    """Clients that fail after the download, all of them in a round, and clients that do a part of
+    their batches.
+    """
+    played = play(subject.federation(**FAILURES))
+    for number, record in enumerate(played.records[1:], 1):
+        _unchanged_where_failed(played, number, record)
+        nobody = record["failed"] == record["cohort"]
+        if nobody and record["bytes"]["up"]:
+            raise Failed(f"nobody answered in round {number}, but something was sent up")
+
+
+@check
+def new_clients(subject: Subject) -> None:
+    """Clients that never take part are evaluated as they come and after passes of their own; their
+    data reach nobody, and nothing of it is kept.
+    """
+    federation = subject.federation(**NEW)
+    played = play(federation)
+    first = federation.run.seen_clients
+    for name in ("new_pre", "new_1", "new_2"):
+        accuracies = played.records[-1]["accuracy"].get(name, [])
+        if [value is None for value in accuracies] != [True] * first + [False, False]:
+            raise Failed(f"{name} is not of the two new clients alone: {accuracies}")
+    if found := difference(federation.evaluation(), federation.evaluation()):
+        raise Failed(f"two evaluations of the new clients differ: {found}; they must only read")
+    other = play(_with_other_data(federation, first))
+    for what, one, two in (
+        ("server", played.servers, other.servers),
+        ("clients", played.states, other.states),
+    ):
+        if found := difference(one, two):
+            raise Failed(f"with other data on a new client the {what} are others: {found}")
+
+
+@check
 def one_class_client(subject: Subject) -> None:
     """A client all of whose samples are of one class."""
     _fine(subject, _split([ALL, [1] * 9, ALL], [TEST, [1, 1], TEST]))
@@ -102,6 +147,17 @@ def one_client_cohort(subject: Subject) -> None:
     """One client selected in a round, each class held by one client only."""
     split = _split([[0] * 9, [1] * 8, [2, 3] * 6], [[0], [1], [2, 3]])
     _fine(subject, split, participation=0.34, rounds=5)
+
+
+def _unchanged_where_failed(played: Played, number: int, record: Record) -> None:
+    """Whoever failed in a round is after it as before; the server too, if all failed."""
+    before, after = played.states[number - 1], played.states[number]
+    for id in record["failed"]:
+        if found := difference(before.get(id), after.get(id)):
+            raise Failed(f"client {id} failed in round {number}, but its state changed: {found}")
+    servers = played.servers[number - 1], played.servers[number]
+    if record["failed"] == record["cohort"] and (found := difference(*servers)):
+        raise Failed(f"nobody answered in round {number}, but the server's state changed: {found}")
 
 
 def _split(train: list[list[int]], test: list[list[int]]) -> Partition:

@@ -16,17 +16,22 @@ from pflbench.rng import stream
 from pflbench.simulation.client_worker import Setup
 from pflbench.testing.compare import Flat, changed, flat, global_generators, tensors
 
-SERVER_FUNCTIONS = ("init_server", "download", "aggregate", "round", "evaluation_messages")
+SERVER_FUNCTIONS = (
+    *("init_server", "download", "aggregate", "round", "evaluation_messages"),
+    "adaptation_messages",
+)
 CLIENT_FUNCTIONS = (
     "init_client",
     "client_update",
     "personal_model",
     "trained_model",
     "extra_models",
+    "adapted_model",
     "predict",
 )
 MESSAGES = ("init_server", "init_client", "aggregate", "round")  # return one tree of tensors
-BY_CLIENT = ("download", "evaluation_messages")  # return one tree for each client
+BY_CLIENT = ("download", "evaluation_messages", "adaptation_messages")  # a tree for each client
+MODELS = ("personal_model", "trained_model", "extra_models", "adapted_model")  # what predict takes
 
 SELF, ARGUMENT, GENERATOR, LEAF = (
     "state on self",
@@ -207,11 +212,7 @@ def _misfits(name: str, result: Any, arguments: tuple[Any, ...]) -> Iterator[str
         else:
             for id, message in result.items():
                 yield from _bad_leaves(f"the message of {name}() to client {id}", message)
-    elif (
-        arguments
-        and isinstance(arguments[0], Client)
-        and name not in ("personal_model", "trained_model", "extra_models")
-    ):
+    elif arguments and isinstance(arguments[0], Client) and name not in MODELS:
         if not (isinstance(result, tuple) and len(result) == 2):
             yield f"{name}() returned a {type(result).__name__}; return two dicts: (reply, new private state)"
         else:

@@ -54,7 +54,7 @@ def test_the_pulled_back_gradient_is_that_of_the_product_with_d():
     D = {name: torch.randn_like(p) for name, p in algorithm.task.initial.items()}
     found = algorithm.pulled_back(w, 1, D)
     variables = {name: p.clone().requires_grad_() for name, p in w.items()}
-    theta = algorithm.generated(variables, 1)
+    theta = algorithm.generated(variables, variables["v"][1])
     sum((D[name] * p).sum() for name, p in theta.items()).backward()
     close(found, {name: p.grad for name, p in variables.items()})
     assert found["v"][1].abs().min() > 0
@@ -103,7 +103,7 @@ def test_d_is_start_less_end_and_one_full_step_descends_the_clients_loss():
     found = algorithm.pulled_back(w, 1, reply["D"])
     variables = {name: p.clone().requires_grad_() for name, p in w.items()}
     x, y = next(client.samples())
-    generated = algorithm.generated(variables, 1)
+    generated = algorithm.generated(variables, variables["v"][1])
     logits = torch.func.functional_call(algorithm.task.net(theta), generated, (x,))
     cross_entropy(logits, y).backward()
     close(found, {name: 0.1 * p.grad for name, p in variables.items()}, rtol=1e-3, atol=1e-5)

@@ -85,6 +85,11 @@ ONE_CHECK = {
         "one-client-federation",
     ),
     "unknown_name": ("measured-bytes-equal-formula", "did you mean 'theta'?", "deterministic"),
+    "waits_for_all": (
+        "failing-and-slow-clients",
+        "round 1, on the server: KeyError: 2 (",
+        "partial-participation",
+    ),
 }
 
 

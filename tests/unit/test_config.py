@@ -1,6 +1,6 @@
 """What a run is: types, defaults, names."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, make_dataclass, replace
 
 import numpy as np
 import pytest
@@ -62,6 +62,17 @@ def test_every_option_is_part_of_the_id():
         run(max_samples="none", representations="0", validation="0", evaluate_clients="none").id
         == run().id
     )
+
+
+def test_a_new_option_leaves_the_ids_of_older_runs_as_they_are(monkeypatch):
+    later = make_dataclass("Later", [("novel", int, 0)], bases=(config.Run,), frozen=True)
+    older = asdict(run(clients=5))
+    assert later(**older).id == run(clients=5).id
+    assert later(**older, novel=1).id != run(clients=5).id
+
+    monkeypatch.setitem(config.OPTIONS_OFF, "momentum", 0.0)
+    with_option = [replace(run(), hparams={**run().hparams, "momentum": m}) for m in (0.0, 0.9)]
+    assert with_option[0].id == run().id != with_option[1].id
 
 
 @pytest.mark.parametrize("parts", [("train", "test"), ("train", "test", "validation")])

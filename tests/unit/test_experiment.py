@@ -513,6 +513,7 @@ AT_SMOKE = {  # methods x scenarios x variants, of one seed
     "fairness": 5 * 1,
     "leaderboard": 1 + len(sets.members("pfllib-leaderboard")),
     "main": 22 * 6,
+    "new-clients": len(registry.names()) * 2,
     "quickstart": 22 * 2,
     "representations": 5 * 2,
     "scalability": 22 * 6,

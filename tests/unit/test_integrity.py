@@ -258,7 +258,7 @@ def test_a_run_that_is_resumed_on_another_kind_of_machine_is_marked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     folder = interrupted(tmp_path)
-    monkeypatch.setattr(provenance, "kind_of_machine", lambda: "an abacus")
+    monkeypatch.setattr(provenance, "kind_of_machine", lambda device="cpu": "an abacus")
     setup = toy_setup("fedavg", rounds=4)
     before = {path.name: path.read_bytes() for path in folder.glob("*-*.pt")}
     with pytest.raises(UserError, match=r"was started on another kind of machine .*an abacus"):

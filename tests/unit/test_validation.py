@@ -129,4 +129,7 @@ def test_a_run_that_was_stopped_ends_as_the_one_that_was_not(tmp_path, stop):
 
 def test_checkpoints_of_runs_without_it_have_no_word_of_it():
     federation = played(toy("fedavg", **{**HELD_OUT, "validation": 0.0}), 1)
-    assert [*federation.snapshot()] == ["round", "server", "clients", "untrained", "post"]
+    assert [*federation.snapshot()] == [
+        *("round", "server", "clients", "has_all_models"),
+        *("untrained", "post"),
+    ]

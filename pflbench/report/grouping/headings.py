@@ -35,6 +35,11 @@ PHRASES = {
     "test_fraction": "{} of the samples for testing",
     "min_samples": "at least {} samples per client",
     "partition_seed": "partitions of seed {}",
+    "dropout_rate": "clients fail with probability {}",
+    "slow_clients": "{} of the clients slow",
+    "new_clients": "{} clients new",
+    "new_client_epochs": "new clients train for {} epochs",
+    "slow_work": "slow clients do {} of their batches",
 }
 IN_HEADINGS = ("dataset", "partition", "clients", "rounds")  # every table says these
 NO_EFFECT = ("representations",)  # on numbers

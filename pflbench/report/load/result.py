@@ -1,5 +1,6 @@
 """The stored numbers of one run as pandas frames."""
 
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,55 @@ class Result:
         grouped = self.clients.groupby("round")[list(series)]
         return table.join(grouped.mean()).join(grouped.std(ddof=0).add_suffix("_std"))
 
+    @cached_property
+    def timing(self) -> pd.DataFrame:
+        """Seconds of every round: of clients (summed over them), of the server, of evaluation, and
+        in all ("wall").
+        """
+        return pd.DataFrame(run_folder.rounds(self.folder, "timing.jsonl"))
+
+    @cached_property
+    def communication(self) -> pd.DataFrame:
+        """Bytes of every round, way (down to the clients, up to the server) and part of the
+        messages, over all clients that took part.
+        """
+        rows = [
+            {"round": record["round"], "way": way, "part": part, "bytes": size}
+            for record in run_folder.rounds(self.folder)
+            for way, parts in record.get("bytes", {}).items()
+            for part, size in parts.items()
+        ]
+        return pd.DataFrame(rows, columns=["round", "way", "part", "bytes"])
+
+    @cached_property
+    def logs(self) -> pd.DataFrame:
+        """All that the method logged: one row per value, with the round, where it was logged
+        (training, server or evaluation), the client (none on the server), and its name.
+        """
+        rows = [row for record in run_folder.rounds(self.folder) for row in _logged(record)]
+        table = pd.DataFrame(rows, columns=["round", "where", "client", "name", "value"])
+        return table.astype({"client": "Int64", "value": float})
+
+    @cached_property
+    def notes(self) -> pd.DataFrame:
+        """What the record says is off, by round."""
+        rows = [
+            {"round": record["round"], "note": note}
+            for record in run_folder.rounds(self.folder)
+            for note in record.get("notes", ())
+        ]
+        return pd.DataFrame(rows, columns=["round", "note"])
+
+    @cached_property
+    def hyperparameters(self) -> pd.DataFrame:
+        """The value of every hyperparameter, and the method's default for the data set."""
+        defaults = self.about["method"]["defaults"]
+        rows = [
+            {"name": name, "value": value, "default": defaults.get(name)}
+            for name, value in self.config["hparams"].items()
+        ]
+        return pd.DataFrame(rows, columns=["name", "value", "default"]).set_index("name")
+
     @property
     def accuracy(self) -> float:
         """Mean accuracy over clients in the last round, at the method's point; nan where there is
@@ -99,3 +149,17 @@ class Result:
 
     def __repr__(self) -> str:
         return f"<{self.about['id']}: {self.status}, {100 * self.accuracy:.2f} % ({self.point})>"
+
+
+def _logged(record: Mapping[str, Any]) -> Iterator[tuple[int, str, int | None, str, float | None]]:
+    """What was logged in a round: round, where, client, name, value."""
+    number = record["round"]
+    for name, value in record.get("server", {}).items():
+        yield number, "server", None, name, value
+    everyone = range(max((len(v) for v in record.get("evaluated", {}).values()), default=0))
+    places = {"logs": ("training", record.get("cohort", ())), "evaluated": ("evaluation", everyone)}
+    for key, (where, clients) in places.items():
+        for name, values in record.get(key, {}).items():
+            for client, value in zip(clients, values, strict=True):
+                if value is not None:
+                    yield number, where, client, name, value

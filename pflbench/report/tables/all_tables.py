@@ -10,6 +10,7 @@ from pflbench.report.tables import (
     efficiency,
     fairness,
     hyperparameters,
+    new_clients,
     published,
     significance,
     variability,
@@ -38,6 +39,7 @@ def tables(
     for made, said in (
         variability.tables(layout, choice),
         fairness.tables(layout, choice),
+        new_clients.tables(layout, choice),
         efficiency.tables(layout, margin),
         significance.tables(layout, choice),
         hyperparameters.tables(layout),
