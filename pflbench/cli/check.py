@@ -1,4 +1,4 @@
-"""`pflbench check`: whether a method keeps to the contract."""
+"""`pflbench check`: whether a method, or a network, keeps to the contract."""
 
 from typing import Annotated, Any
 
@@ -10,21 +10,23 @@ OUTCOMES = ("ok", "expected", "FAIL")
 
 
 def check(
-    plugin: Annotated[str, typer.Argument(help="A method's name or a plugin's path.")],
+    plugin: Annotated[str, typer.Argument(help="A name or path of a method or a network.")],
     as_json: options.Json = False,
 ) -> None:
-    """See whether a method keeps to the contract."""
+    """See whether a method, or a network, keeps to the contract."""
     from pflbench import testing
+    from pflbench.testing import network
 
     found = []
-    for result in testing.checks(plugin):
+    checks = network.checks if network.is_network(plugin) else testing.checks
+    for result in checks(plugin):
         outcome = "FAIL" if not result.passed else "expected" if result.expected_failure else "ok"
         row = {"check": result.name, "outcome": outcome, "message": result.message}
         found.append({**row, "because_of": result.because_of, "seconds": result.seconds})
         reason = {
             "FAIL": result.message,
             "expected": result.expected_failure,
-            "ok": testing.describe(result.name),
+            "ok": result.message or testing.describe(result.name),
         }
         if not as_json and result.because_of is None:
             print(f"{outcome:<9}{result.name:<28} {reason[outcome]}", flush=True)

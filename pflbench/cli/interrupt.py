@@ -1,10 +1,13 @@
 """Ctrl-C, SIGTERM, a closed terminal: all let runs save a checkpoint."""
 
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import typer
+
+_terminated = threading.Event()
 
 
 class Terminated(KeyboardInterrupt):
@@ -18,7 +21,10 @@ def sigterm_as_ctrl_c() -> Iterator[None]:
     """
 
     def terminate(number: int, frame: object) -> None:
+        _terminated.set()
         raise Terminated
+
+    _terminated.clear()
 
     names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
     numbers = [getattr(signal, name) for name in names]
@@ -32,5 +38,8 @@ def sigterm_as_ctrl_c() -> Iterator[None]:
 
 
 def exit_code(stop: KeyboardInterrupt) -> typer.Exit:
-    """What a command ends with that was stopped."""
-    return typer.Exit(143 if isinstance(stop, Terminated) else 130)
+    """What a command ends with that was stopped. Ray replaces what a handler raises by a plain
+    KeyboardInterrupt, so that the handler's own note counts too.
+    """
+    terminated = isinstance(stop, Terminated) or _terminated.is_set()
+    return typer.Exit(143 if terminated else 130)

@@ -18,6 +18,7 @@ from pflbench.cli import (
     console,
     data,
     experiments,
+    export,
     new,
     report,
     run,
@@ -30,7 +31,6 @@ from pflbench.errors import RunFailed, UserError
 
 app = typer.Typer(
     help="A benchmark suite for personalized federated learning.",
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -43,6 +43,7 @@ app.command()(report.report)
 app.command()(verify.verify)
 app.command()(archive.archive)
 app.command()(archive.unpack)
+app.command()(export.export)
 app.command()(bench.bench)
 app.command()(new.new)
 app.command()(check.check)

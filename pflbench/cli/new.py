@@ -13,8 +13,8 @@ def new(
         typer.Option(metavar="FOLDER", help="Where. [algorithms/ in a checkout, else this folder]"),
     ] = None,
 ) -> None:
-    """Write the file of a new method, complete but for three lines."""
+    """Write the file of a new method: FedAvg, with what to change."""
     from pflbench.methods import template
 
     path = template.new(name, out)
-    print(f"{path}: fill in the three lines marked in it, then: pflbench check {path}")
+    print(f"{path}: FedAvg for now; make it your method, then: pflbench check {path}")

@@ -86,7 +86,10 @@ RUN: dict[str, Any] = {
     "evaluate_clients": Annotated[
         int | None, _option("Evaluate a random sample of N clients. [all]", "N")
     ],
-    "model": Annotated[str | None, _option("cnn, mlp or resnet18. [cnn]", "NAME")],
+    "model": Annotated[
+        str | None,
+        _option("cnn, cnn_bn, cnn1d, mlp, resnet8, resnet18, text or FILE.py. [cnn]", "NAME"),
+    ],
     "width": Annotated[int | None, _option("k, entries of a representation. [128]", "N")],
     "head_layers": Annotated[
         int | None, _option("How many layers of the network are its head. [1]", "N")
@@ -128,6 +131,21 @@ RUN: dict[str, Any] = {
         _option(
             "Fraction of the training samples that is held out for validation. [0.0]", "FRACTION"
         ),
+    ],
+    "dropout_rate": Annotated[
+        float | None, _option("Chance that a selected client fails in a round. [0.0]", "CHANCE")
+    ],
+    "slow_clients": Annotated[
+        float | None, _option("Fraction of the clients that are slow. [0.0]", "FRACTION")
+    ],
+    "slow_work": Annotated[
+        float | None, _option("Fraction of its batches that a slow client does. [0.5]", "FRACTION")
+    ],
+    "new_clients": Annotated[
+        int | None, _option("The last N clients never take part; evaluated apart. [0]", "N")
+    ],
+    "new_client_epochs": Annotated[
+        int | None, _option("New clients train for 1 and for N epochs of their own. [5]", "N")
     ],
     "representations": Annotated[
         int | None,
@@ -175,6 +193,15 @@ StateMemory = Annotated[
         callback=_finite,
     ),
 ]
+SaveModels = Annotated[
+    bool,
+    _option(
+        "Keep the state after the last round: models can be loaded, and a run with more --rounds"
+        " goes on from it.",
+        None,
+        "--save-models",
+    ),
+]
 Fresh = Annotated[bool, _option("Forget what is stored and start anew.", None, "--fresh")]
 Strict = Annotated[
     bool,
@@ -185,6 +212,22 @@ Strict = Annotated[
     ),
 ]
 Quiet = Annotated[bool, _option("No progress.", None, "--quiet")]
+ExportTo = Annotated[
+    list[str] | None,
+    _option(
+        "tensorboard, mlflow or wandb, and its folder or URI; may be repeated. [in FOLDER]",
+        "NAME[=WHERE]",
+        "--to",
+    ),
+]
+Track = Annotated[
+    list[str] | None,
+    _option(
+        "Show rounds as they end in tensorboard, mlflow or wandb; may be repeated. [in --out]",
+        "NAME[=WHERE]",
+        "--track",
+    ),
+]
 ReportFolder = Annotated[
     Path | None, _option("Where to write. [FOLDER/report; of FOLDER.tar.xz too]", "FOLDER", "--out")
 ]

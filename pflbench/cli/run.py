@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -33,8 +33,10 @@ def run(
     out: options.RunsFolder = Path("results/runs"),
     checkpoint_every: options.CheckpointEvery = 10,
     state_memory: options.StateMemory = 2.0,
+    save_models: options.SaveModels = False,
     fresh: options.Fresh = False,
     strict: options.Strict = False,
+    track: options.Track = None,
     quiet: options.Quiet = False,
     as_json: options.Json = False,
 ) -> None:
@@ -48,17 +50,21 @@ def run(
         fork_server.prepare()  # it loads torch while this process does
     try:
         with sigterm_as_ctrl_c():
+            from pflbench.interface import one_run
+
             method = _method(algorithm, plugin, config)
             setup = _setup(ctx, method, config, hparams or [], data_root, device)
             folder = out / setup.run.id
             _note_other_versions(folder, setup.run.version)
-            started = _execute(
+            started = one_run.do(
                 setup,
                 out,
+                track=track or [],
                 quiet=quiet or as_json,
                 workers=workers or min(cores(), setup.run.cohort_size),
                 checkpoint_every=checkpoint_every,
                 state_memory=state_memory,
+                save_models=save_models,
                 fresh=fresh,
                 strict=strict,
             )
@@ -68,6 +74,8 @@ def run(
     except RunFailed as failure:
         raise _with_traceback(failure, folder) from failure
     _tell(folder, started, as_json)
+    if save_models:
+        _note_no_models(folder)
 
 
 def _method(name: str | None, plugin: Path | None, file: Path | None) -> str:
@@ -108,6 +116,8 @@ def _setup(
 
     settings, hparams = config.from_toml(file) if file else ({}, {})
     settings.pop("algorithm", None)
+    if file is not None and str(settings.get("model")).endswith(".py"):
+        settings["model"] = str(file.parent / settings["model"])  # relative to the file
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals:
@@ -129,19 +139,14 @@ def _note_other_versions(folder: Path, version: str) -> None:
             console.say("note", f"{other} is of another version of the method, it is now {version}")
 
 
-def _execute(setup: "Setup", out: Path, *, quiet: bool, **how: Any) -> bool:
-    """Do the run; False if it was finished already."""
-    from pflbench.records import run_folder
-    from pflbench.simulation import runner
+def _note_no_models(folder: Path) -> None:
+    """Say that a run was finished before it was asked to keep its models."""
+    from pflbench.records import models
 
-    folder = out / setup.run.id
-    with console.progress(setup.run.rounds, setup.algorithm().evaluation_point, quiet) as progress:
-
-        def started(done: int) -> None:
-            progress.start(done, run_folder.rounds(folder))
-
-        runner.execute(setup, out, started=started, watch=progress.watch, **how)
-    return progress.has_started
+    if not models.name_in(folder):
+        console.say(
+            "note", f"{folder} was finished without --save-models; --fresh does the run again"
+        )
 
 
 def _tell_stopped(folder: Path | None) -> None:

@@ -16,6 +16,7 @@ from pflbench.errors import RunFailed, UserError
 if TYPE_CHECKING:
     from pflbench.records.plan import Plan, Planned
     from pflbench.sweep.scheduler import Sweep
+    from pflbench.trackers.live import Live
 
 Experiments = Annotated[
     list[str] | None, typer.Argument(help="Names of 'pflbench experiments', or FILE.toml.")
@@ -42,6 +43,8 @@ def sweep(
     data_root: options.DataRoot = None,
     checkpoint_every: options.CheckpointEvery = 10,
     state_memory: options.StateMemory = 2.0,
+    track: options.Track = None,
+    save_models: options.SaveModels = False,
     quiet: options.Quiet = False,
     as_json: options.Json = False,
 ) -> None:
@@ -65,7 +68,9 @@ def sweep(
         return show(plans, runs, out, keep_outdated, jobs or cores(), probe, data_root, as_json)
     from pflbench.data import datasets as data
     from pflbench.sweep.scheduler import Sweep
+    from pflbench.trackers.live import Live
 
+    trackers = Live(track or [], out.absolute())
     specs = sorted({planned.run.dataset for planned in runs.values()})
     loaded = {spec: data.load(spec, data_root) for spec in specs}
     made = Sweep(
@@ -76,6 +81,7 @@ def sweep(
         scale,
         checkpoint_every=checkpoint_every,
         state_memory=state_memory,
+        save_models=save_models,
         retry_failed=retry_failed,
         keep_outdated=keep_outdated,
     )
@@ -85,7 +91,10 @@ def sweep(
         plan.write(out)
     if not as_json:
         _tell_outdated(made)
-    _run(made, quiet or as_json)
+    if save_models:
+        _note_no_models(made)
+    with trackers:
+        _run(made, trackers, quiet or as_json)
     _tell(made, out, as_json)
 
 
@@ -130,14 +139,31 @@ def _tell_outdated(made: "Sweep") -> None:
         print(f"outdated: {line}; {then}", flush=True)
 
 
-def _run(made: "Sweep", quiet: bool) -> None:
-    """Sweep, with its progress on the screen; Ctrl-C and SIGTERM let every run save a
-    checkpoint.
+def _note_no_models(made: "Sweep") -> None:
+    """Say how many runs were finished before they were asked to keep their models."""
+    from pflbench.records import models
+
+    finished = [run for run, state in made.ended.items() if state == "finished"]
+    without = [run for run in finished if not models.name_in(made.folder / run)]
+    if without:
+        console.say(
+            "note", f"{len(without)} runs were finished without --save-models and have no models"
+        )
+
+
+def _run(made: "Sweep", trackers: "Live", quiet: bool) -> None:
+    """Sweep, with its progress on the screen and in trackers; Ctrl-C and SIGTERM let every run save
+    a checkpoint.
     """
     from pflbench.sweep.progress import make_progress
 
     with sigterm_as_ctrl_c(), make_progress(quiet) as progress:
-        made.watch = progress.watch
+
+        def watch(sweep: "Sweep", ended: str | None) -> None:
+            progress.watch(sweep, ended)
+            trackers.see(sweep.held, ended)
+
+        made.watch = watch
         try:
             made.run()
         except KeyboardInterrupt as stop:

@@ -13,18 +13,20 @@ def verify(
     data_root: options.DataRoot = None,
     as_json: options.Json = False,
 ) -> None:
-    """Compare the records of all runs that have ended, and the data that they used, with their
-    checksums. Exit code 1 if any are damaged.
+    """Compare the records and models of all runs that have ended, and the data that they used, with
+    their checksums. Exit code 1 if any are damaged.
     """
     from pflbench.errors import UserError
-    from pflbench.records import archive
+    from pflbench.records import archive, models
     from pflbench.records.status import damage
 
     records = ctx.with_resource(archive.opened(folder))
     runs = sorted(path.parent for path in records.glob("*/status.json"))
     if not runs:
         raise UserError(f"no run has ended in {folder}: there is nothing to verify")
-    wrong = {run.name: damage(run) for run in runs} | _damaged_data(runs, data_root)
+    wrong = {run.name: damage(run) or models.wrong(run) for run in runs} | _damaged_data(
+        runs, data_root
+    )
     damaged = {name: reason for name, reason in wrong.items() if reason}
     if as_json:
         console.dump({"runs": len(runs), "damaged": damaged})

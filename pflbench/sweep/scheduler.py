@@ -32,6 +32,7 @@ class Sweep:
     scale: str
     checkpoint_every: int = 10
     state_memory: float = 2.0
+    save_models: bool = False
     retry_failed: bool = False
     keep_outdated: bool = False
     watch: Callable[["Sweep", str | None], None] = lambda sweep, ended: None
@@ -134,6 +135,7 @@ class Sweep:
                 self.scale,
                 self.checkpoint_every,
                 self.state_memory,
+                save_models=self.save_models,
             )
         return None
 

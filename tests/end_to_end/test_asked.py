@@ -38,6 +38,11 @@ ONE = {  # a value of every setting, as text and as it is in a run
     "min_samples": ("9", 9),
     "test_fraction": ("0.5", 0.5),
     "validation": ("0.1", 0.1),
+    "dropout_rate": ("0.2", 0.2),
+    "slow_clients": ("0.5", 0.5),
+    "slow_work": ("0.25", 0.25),
+    "new_clients": ("1", 1),
+    "new_client_epochs": ("3", 3),
     "representations": ("3", 3),
 }
 

@@ -66,7 +66,7 @@ class Mine(Algorithm):
         ("fedavg --set epochs=inf", "hyperparameter epochs = 'inf': must be a whole number"),
         ("fedavg --set optimizer=rmsprop", "must be one of sgd, adam"),
         ("fedavg --set lr", "--set lr: must be NAME=VALUE"),
-        ("fedavg --model vgg", "unknown model 'vgg'; known: cnn, mlp, resnet18"),
+        ("fedavg --model vgg", "unknown model 'vgg'; known: FILE.py, cnn, cnn1d, cnn_bn, mlp,"),
         ("fedavg --model cnn", "at least 16x16, not 8x8; use --model mlp"),
         ("fedavg --head-layers 9", "head_layers = 9"),
         ("fedavg --device cudaa", "device 'cudaa' cannot be used here"),

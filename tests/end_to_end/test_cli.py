@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from pflbench import testing
-from pflbench.cli import console
 from pflbench.config import Run
+from pflbench.interface import run_progress
 from pflbench.records.run_folder import RunFolder
 from pflbench.simulation.federation import Federation
 
@@ -97,7 +97,7 @@ def test_lines_come_for_every_twentieth_and_after_ten_seconds(
 ):
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    lines = console.Lines(200, "post")
+    lines = run_progress.Lines(200, "post")
     lines.start(0, [])
     for number in range(201):
         now += 30.0 if number > 198 else 0.01
@@ -115,7 +115,7 @@ def test_lines_come_for_every_twentieth_and_after_ten_seconds(
 
 
 def rounds_shown(
-    progress: console.Progress, rounds: int, every: int, capsys: pytest.CaptureFixture[str]
+    progress: run_progress.Progress, rounds: int, every: int, capsys: pytest.CaptureFixture[str]
 ) -> list[str]:
     """What is shown of rounds, every so many of which are evaluated: 0.01 correct after round 1."""
     progress.start(0, [])
@@ -131,7 +131,7 @@ def test_a_line_has_an_accuracy_only_if_its_round_was_evaluated(
 ):
     seconds = iter(range(0, 10**6, 10))  # a line is due after every round
     monkeypatch.setattr(time, "monotonic", lambda: next(seconds))
-    told = rounds_shown(console.Lines(40, "post"), 40, 8, capsys)
+    told = rounds_shown(run_progress.Lines(40, "post"), 40, 8, capsys)
     shown = {int(line.split()[1].split("/")[0]): "accuracy" in line for line in told}
     assert shown == {number: number % 8 == 0 for number in range(41)}
 
@@ -140,7 +140,7 @@ def test_lines_of_a_quick_run_are_those_of_its_evaluations(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.setattr(time, "monotonic", lambda: 0.0)
-    told = rounds_shown(console.Lines(100, "post"), 100, 7, capsys)
+    told = rounds_shown(run_progress.Lines(100, "post"), 100, 7, capsys)
     assert [line.split("/")[0] for line in told] == [
         f"round {n:>3}" for n in (*range(7, 99, 7), 100)
     ]
@@ -151,7 +151,7 @@ def test_lines_of_a_quick_run_are_those_of_its_evaluations(
 def test_a_bar_says_of_which_round_its_accuracy_is(capsys: pytest.CaptureFixture[str]):
     said = []
 
-    class Heard(console.Bar):
+    class Heard(run_progress.Bar):
         def what(self, accuracy: str) -> str:
             said.append(accuracy)
             return super().what(accuracy)
@@ -230,7 +230,7 @@ def test_a_warning_is_one_line(call: Call):
 
 def test_a_method_that_has_changed_is_run_again_and_the_old_run_stays(call: Call):
     words = ["run", "mine.py", *SMALL, "--rounds", "1", "--quiet"]
-    written = filled_in(Path(fine(call, "new", "Mine").partition(":")[0]))
+    written = Path(fine(call, "new", "Mine").partition(":")[0])
     old = folder_of(fine(call, *words))
     written.write_text(written.read_text() + "\n# a comment\n")
     assert fine(call, *words).startswith("already finished")
@@ -379,33 +379,15 @@ def test_data_that_are_there_are_not_fetched(call: Call):
     )
 
 
-def filled_in(path: Path) -> Path:
-    """The skeleton with what its three marks suggest for FedAvg."""
-    text, marks = path.read_text(), 0
-    for suggestion in re.findall(r"# FILL IN \d of 3.*: (return .*)", text):
-        text = re.sub(r"raise TypeError\(.*\)", suggestion, text, count=1)
-        marks += 1
-    assert marks == 3 and "raise" not in text
-    path.write_text(text)
-    return path
-
-
-def test_a_new_method_says_what_is_left_then_passes_the_check_and_equals_fedavg(
-    call: Call, tmp_path: Path
-):
+def test_a_new_method_passes_the_check_and_equals_fedavg(call: Call):
     told = fine(call, "new", "FedMine")
     assert (
-        told
-        == "fedmine.py: fill in the three lines marked in it, then: pflbench check fedmine.py\n"
+        told == "fedmine.py: FedAvg for now; make it your method, then: pflbench check fedmine.py\n"
     )
-    code, _, err = call("run", "fedmine.py", *SMALL, "--rounds", "2")
-    assert code == 1 and "fill in line 3 of 3 in fedmine.py" in err
-    filled_in(Path("fedmine.py"))
     checks = json.loads(fine(call, "check", "fedmine.py", "--json"))
     assert [row["check"] for row in checks] == testing.names()
     assert {row["outcome"] for row in checks} == {"ok"}
-    code, mine, err = call("run", "--plugin", "fedmine.py", *SMALL, "--rounds", "2", "--fresh")
-    assert code == 0 and "is of another version of the method" in err  # what failed above
+    mine = fine(call, "run", "--plugin", "fedmine.py", *SMALL, "--rounds", "2")
     fedavg = fine(call, "run", "fedavg", *SMALL, "--rounds", "2")
     assert numbers(folder_of(mine)) == numbers(folder_of(fedavg))
 
@@ -477,3 +459,11 @@ def test_a_method_is_shown_in_full(call: Call):
     )
     assert re.search(r"^deviations +none.$", out, re.MULTILINE)
     assert re.search(r"^lr +0.01 +0.0001 .. 1.0 +eta, learning rate", out, re.MULTILINE)
+
+
+def test_shells_complete_commands(call: Call, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("_PFLBENCH_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "pflbench s")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    code, out, _ = call()
+    assert (code, out.split()) == (0, ["sweep", "status"])

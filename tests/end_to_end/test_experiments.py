@@ -42,15 +42,17 @@ RUNS = {
     "distributions": (6 + 6, 6 + 6),  # the partitions of main and scalability
     "quickstart": (22 * 2, 22 * 2),
     "digits": (EVERY * 2 * 3, EVERY * 2 * 3),
+    "new-clients": (EVERY * 2 * 3, EVERY * 2 * 3),
     **dict.fromkeys(("cifar10", "emnist", "cifar100"), (22 * 2 * 3, 22 * 2 * 3)),
     "leaderboard": (ON_THE_LEADERBOARD * 3, ON_THE_LEADERBOARD * 3),
 }
 SEEDS = {  # others: 5
     **dict.fromkeys(("representations", "distributions", "quickstart"), 1),
-    **dict.fromkeys(("digits", "cifar10", "emnist", "cifar100", "leaderboard"), 3),
+    **dict.fromkeys(("digits", "new-clients", "cifar10", "emnist", "cifar100", "leaderboard"), 3),
 }
 MANY_METHODS = [
     *("main", "adam", "efficiency", "scalability", "scarcity", "quickstart", "digits"),
+    "new-clients",
     *("cifar10", "emnist", "cifar100"),
 ]
 # at the smoke scale; of the last three one of them
@@ -221,7 +223,7 @@ def test_an_experiment_runs_at_the_smoke_scale(folder: Path, name: str):
             "smoke",
             1 if name == "distributions" else 2,
         )
-        embedded = name in ("quickstart", "digits")
+        embedded = name in ("quickstart", "digits", "new-clients")
         assert about["data"]["title"] == ("Digits" if embedded else "Synthetic")
         assert max(about["partition"]["n_test"]) == 24 // 4
 

@@ -28,6 +28,10 @@ def test_page_of_methods_is_what_the_plugins_say():
     )
 
 
+def test_table_of_methods_in_the_readme_is_what_the_plugins_say():
+    assert methods.by_family() in (ROOT / "README.md").read_text(), methods.by_family()
+
+
 def marks_section() -> str:
     page = (ROOT / "docs" / "paper-notes.md").read_text()
     return page.partition("## Marks\n")[2].partition("\n## ")[0]

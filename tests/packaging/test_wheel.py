@@ -4,6 +4,8 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
+import venv
 import zipfile
 from pathlib import Path
 
@@ -43,6 +45,37 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     assert done.returncode == 0, done.stdout + done.stderr
     (path,) = out.glob("*.whl")
     return zipfile.ZipFile(path)
+
+
+def test_the_wheel_of_the_source_archive_runs_where_nothing_else_is(tmp_path: Path):
+    """As pipx does it: an environment of its own; its dependencies are those of this one."""
+    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
+    done = subprocess.run(build, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr  # the archive, then a wheel from it
+    (file,) = tmp_path.glob("*.whl")
+    assert len([*tmp_path.glob("*.tar.gz")]) == 1
+    room = tmp_path / "room"
+    venv.create(room, with_pip=True)
+    (packages,) = room.glob("lib/python*/site-packages")
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+    def said(*words: str) -> str:
+        done = subprocess.run(
+            words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    said(
+        str(room / "bin/pip"), "install", "--no-deps", "--no-index", "--force-reinstall", str(file)
+    )
+    pflbench = str(room / "bin/pflbench")
+    assert said(pflbench, "--version") == "pflbench 0.1.0\n"
+    where = said(str(room / "bin/python"), "-c", "import pflbench; print(pflbench.__file__)")
+    assert where.startswith(str(packages))
+    small = ["--clients", "4", "--rounds", "1", "--model", "mlp", "--width", "8", "--quiet"]
+    assert "FedAvg on Digits" in said(pflbench, "run", "fedavg", "--workers", "1", *small)
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,15 @@ from its checkpoint.
 """
 
 import os
+import pickle
+import signal
 import socket
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pflbench.errors import UserError
+from pflbench.errors import RunFailed, UserError
 from pflbench.sweep.launchers.local import SECONDS_TO_SAVE
 from pflbench.sweep.launchers.task import Task, do, failed
 
@@ -71,7 +73,9 @@ class OnRay:
         """Start a task somewhere."""
         needs = {"num_cpus": 1, "num_gpus": self.gpus, "max_retries": RETRIES, "name": task.run.id}
         there = replace(task, device=self.device)
-        self.tasks[self.ray.remote(_do_in).options(**needs).remote(Path.cwd(), there)] = task
+        content = pickle.dumps(there)
+        do_there = self.ray.remote(_do_in).options(**needs)
+        self.tasks[do_there.remote(Path.cwd(), task.folder, content)] = task
 
     def ended(self, timeout: float) -> dict[str, str | None]:
         """The tasks that have ended; see `Launcher`."""
@@ -109,7 +113,24 @@ def _reachable(address: str | None) -> None:
         socket.create_connection((host, int(port)), timeout=10).close()
 
 
-def _do_in(folder: Path, task: Task) -> str | None:
-    """Do a task where relative paths mean what they mean to the user."""
+def _do_in(folder: Path, results: Path, content: bytes) -> str | None:
+    """Do a task where relative paths mean what they mean to the user; say so if this machine does
+    not see the files of the sweep.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which `nohup` and shells may ignore
+    for path in (folder, results / "leases"):
+        if not path.is_dir():
+            return _unshared(str(path))
     os.chdir(folder)
-    return do(task)
+    try:
+        task: Task = pickle.loads(content)
+    except RunFailed as error:  # its data
+        return _unshared(str(error))
+    return do(replace(task, lease=task.lease.attempted()))
+
+
+def _unshared(what: str) -> str:
+    return (
+        f"machine {socket.gethostname()} of the Ray cluster does not see all files ({what}); all its"
+        " machines need the working folder, --out and --data-root on one shared file system"
+    )

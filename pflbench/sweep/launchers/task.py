@@ -28,6 +28,7 @@ class Task:
     checkpoint_every: int = 10
     state_memory: float = 2.0
     device: str = "cpu"
+    save_models: bool = False
 
 
 class Launcher(Protocol):
@@ -71,6 +72,7 @@ def do(task: Task) -> str | None:
             fresh=damaged,
             checkpoint_every=task.checkpoint_every,
             state_memory=task.state_memory,
+            save_models=task.save_models,
             scale=task.scale,
             lease=task.lease,
         )

@@ -1,22 +1,26 @@
-"""A researcher's week: three methods of their own, an experiment, a sweep, and the tables and figures
-of their paper.
+"""The examples, and the tutorial that walks through them: three methods of a researcher's own, an
+experiment, a sweep, and the tables and figures of a paper.
 """
 
+import contextlib
 import csv
 import re
 import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 from pflbench import testing
+from pflbench.testing import equal, personal, played, toy
 from tests.factories.latex import compile_latex, needs_latex
+from tests.factories.markdown import ROOT, walk
 
 from .commands import done
 
-WEEK = Path(__file__).parents[1] / "week"
-METHODS = ("own_fedbabu", "own_apfl", "own_scaffold")
-TITLES = ["Local", "FedAvg", "FedBABU", "SCAFFOLD", "APFL (ours)"]  # as in the file
+EXAMPLES = ROOT / "examples"
+METHODS = sorted(path.stem for path in (EXAMPLES / "methods").glob("*.py"))
+TITLES = ["Local", "FedAvg", "SmallZ", "ServerMomentum", "MixedHead (ours)"]  # as in the file
 SCENARIOS = ["Dir(0.1)", "Dir(0.3)", "Dir(1)", "2 classes", "3 classes", "5 classes"]
 ONE_SCENARIO = ["--scenario", "digits dir:0.1"]
 # The text of ICML's template: two columns of 3.25 in.
@@ -33,23 +37,24 @@ PAPER = r"""\documentclass[twocolumn]{article}
 
 def report(desk: Path, out: str, *words: str) -> Path:
     """The folder of a report of the experiment."""
-    done("report", str(desk / "runs"), "--out", str(desk / out), *words)
+    done("report", str(desk / "results/mine"), "--out", str(desk / out), *words)
     return desk / out / "mine"
 
 
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the researcher's files and the records of their sweep."""
-    folder = tmp_path_factory.mktemp("desk")
-    shutil.copytree(WEEK, folder / "paper")
-    done("sweep", str(folder / "paper" / "mine.toml"), "--out", str(folder / "runs"), "--quiet")
+    """The folder of the examples, when all that the tutorial says is done."""
+    folder = tmp_path_factory.mktemp("desk") / "examples"
+    shutil.copytree(EXAMPLES, folder)
+    with contextlib.chdir(folder):
+        walk(ROOT / "docs" / "tutorial.md")
     return folder
 
 
 @pytest.fixture(scope="module")
 def plain(desk: Path) -> Path:
     """The tables as the experiment asks for them."""
-    return report(desk, "plain", "--only", "tables")
+    return desk / "results/mine/report/mine"
 
 
 @pytest.fixture(scope="module")
@@ -79,20 +84,23 @@ def rows(file: Path) -> list[list[str]]:
     return cells[2:]
 
 
-def test_the_page_that_walks_this_way_shows_these_files():
-    page = (WEEK.parents[1] / "docs" / "from-sweep-to-paper.md").read_text(encoding="utf-8")
-    assert (WEEK / "mine.toml").read_text(encoding="utf-8") in page
-    (code,) = re.findall(r"```python\n(.*?)\n```", page, flags=re.DOTALL)
-    assert code in (WEEK / "methods" / "own_apfl.py").read_text(encoding="utf-8")
-    for method, lines in (("own_fedbabu", 51), ("own_scaffold", 76)):
-        text = (WEEK / "methods" / f"{method}.py").read_text(encoding="utf-8")
-        assert len(text.splitlines()) == lines
-    assert "FedBABU and SCAFFOLD stand next to it in 51 and 76 lines" in page
+@pytest.mark.parametrize(
+    ("method", "off"), [("small_z", "mu"), ("mixed_head", "alpha"), ("server_momentum", "beta")]
+)
+def test_every_method_is_fedavg_if_its_idea_is_switched_off(method: str, off: str):
+    without = played(toy(str(EXAMPLES / "methods" / f"{method}.py"), {off: 0.0}))
+    fedavg = played(toy("fedavg"))
+    assert list(personal(without)) == list(personal(fedavg))
+    if method == "server_momentum":  # theta + (mean - theta) is the mean up to rounding
+        for name, p in personal(fedavg).items():
+            torch.testing.assert_close(personal(without)[name], p)
+    else:
+        assert equal(personal(without), personal(fedavg))
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_passes_the_checks(method: str):
-    results = list(testing.checks(str(WEEK / "methods" / f"{method}.py")))
+    results = list(testing.checks(str(EXAMPLES / "methods" / f"{method}.py")))
     assert len(results) == len(testing.names())
     assert [result for result in results if not result.passed or result.expected_failure] == []
 
@@ -118,20 +126,22 @@ def test_the_table_is_the_researchers_own(plain: Path):
     assert r"\caption{Personalization under label skew, handwritten digits. Accuracy (\%)" in text
     assert r"\label{tab:skew}" in text
     assert all(f"{{{scenario}}}" in text for scenario in SCENARIOS)
-    assert "mean and std over 2 seeds" in text and "own\\_apfl" not in text
+    assert "mean and std over 2 seeds" in text and "mixed\\_head" not in text
 
 
 def test_all_tests_are_against_the_proposed_method(plain: Path):
     tests = plain / "tests.md"
     assert [row[0] for row in rows(tests)] == TITLES[:-1]
     assert {row[1] for row in rows(tests)} == {str(len(SCENARIOS))}
-    assert "APFL (ours) against every other method: exact two-sided Wilcoxon" in tests.read_text()
+    assert (
+        "MixedHead (ours) against every other method: exact two-sided Wilcoxon" in tests.read_text()
+    )
 
 
 def test_the_hyperparameters_are_those_that_were_used(plain: Path):
     text = (plain / "hyperparameters.md").read_text()
     assert r"lr 0.05\* (default 0.003, 0.01), batch\_size 10\* (default 16)" in text
-    assert ["APFL (ours)", "alpha", "0.5"] in rows(plain / "hyperparameters.md")
+    assert ["MixedHead (ours)", "alpha", "0.5"] in rows(plain / "hyperparameters.md")
 
 
 @needs_latex

@@ -1,0 +1,1 @@
+"""Experiment trackers: what runs have recorded, written to TensorBoard, MLflow or Weights & Biases."""
