@@ -203,6 +203,9 @@ class Algorithm:
     exceptions: ClassVar[
         Mapping[str, str]
     ] = {}  # conformance check -> why this method cannot pass it
+    check_model: ClassVar[str] = (
+        ""  # network of checks and golden numbers; "": the usual small ones
+    )
     hp: Hparams
 
     def __init__(self, hp: Hparams, task: Task) -> None:

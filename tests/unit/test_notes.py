@@ -132,6 +132,21 @@ def test_notes_that_differ_are_all_there():
     assert below_tables(found) == [f"FedAvg: 17 of 20; 18 of 20; {UNIFORM}."]
 
 
+def test_a_method_with_another_network_than_most_is_named():
+    runs = [run(name, partition=p) for name in ("fedavg", "local") for p in ("dir:0.1", "dir:1")]
+    runs += [run("fedbn", partition=p, model="cnn_bn") for p in ("dir:0.1", "dir:1")]
+    said = "fedbn: network cnn_bn (most others: network cnn) (all scenarios)."
+    assert below_tables(layout(*runs)) == [said]
+
+
+def test_a_setting_that_a_variant_names_is_not_said_again():
+    widths = (64, 128, 128)
+    runs = [
+        run(width=w, variant=f"width={w}", words="digits", seed=s) for s, w in enumerate(widths)
+    ]
+    assert below_tables(layout(*runs)) == []
+
+
 def test_a_note_of_a_run_that_no_table_shows_is_not_there():
     found = layout(run(), run(seed=1, status="failed", notes=[UNIFORM]))
     assert below_tables(found) == []

@@ -28,8 +28,8 @@ def section_notes(layout: Layout, choice: Choice) -> list[str]:
 
 
 def below_tables(layout: Layout) -> list[str]:
-    """What records say is off in the rounds that tables report, and which numbers are of an earlier
-    version.
+    """What records say is off in the rounds that tables report, which methods had other settings,
+    and which numbers are of an earlier version.
     """
     found = [
         (column, row, note)
@@ -37,7 +37,21 @@ def below_tables(layout: Layout) -> list[str]:
         for run in counted(runs)
         for note in run.notes
     ]
-    return [*once_per_method(layout, found), *_versions(layout)]
+    return [*once_per_method(layout, [*found, *_other_settings(layout)]), *_versions(layout)]
+
+
+def _other_settings(layout: Layout) -> Iterable[tuple[Heading, Row, str]]:
+    """Methods with other settings than most of their column, as another network; but for those that
+    their variant names.
+    """
+    for column in layout.columns:
+        here = [(row, runs[0].planned) for at, row, runs in layout.places() if at == column]
+        for name in differing([planned.config for _, planned in here]):
+            said = [phrase(planned.config, [name]) for _, planned in here]
+            usual, _ = Counter(said).most_common(1)[0]
+            for (row, planned), text in zip(here, said, strict=True):
+                if text != usual and f"{name}=" not in planned.variant:
+                    yield column, row, f"{text} (most others: {usual})"
 
 
 def once_per_method(layout: Layout, found: Iterable[tuple[Heading, Row, str]]) -> list[str]:
