@@ -4,7 +4,7 @@ Algorithm 1.
 
 Idea: a shared body, mixed with the own one, and shared prototypes in a contrastive loss.
 Paper: https://arxiv.org/abs/2404.17916 (an earlier version)
-Code: none by the authors
+Code: none of the authors found
 Down: phi, the prototypes Omega of all classes that have one. Up: phi, the prototypes Omega_i of the
 client's classes and their counts, n. Private: theta_i, its last contrastive loss L_i, the number of
 rounds it has trained. Evaluated: theta_i after local training (post).

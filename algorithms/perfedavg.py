@@ -3,7 +3,7 @@ model-agnostic meta-learning approach", NeurIPS 2020), Algorithm 1.
 
 Idea: a global model that a few local gradient steps adapt well (MAML).
 Paper: https://arxiv.org/abs/2002.07948
-Code: none by the authors
+Code: none of the authors found
 Down: w. Up: theta, n. Private: nothing. Evaluated: w after `adapt_steps` gradient steps on the
 client's training data (pre).
 Deviations: first-order by default, without the Hessian term (`variant` "hessian_free" has it);

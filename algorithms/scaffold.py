@@ -1,13 +1,14 @@
 """SCAFFOLD (Karimireddy et al., "SCAFFOLD: Stochastic controlled averaging for federated learning",
-ICML 2020), Algorithm 1.
+ICML 2020), options I and II of its algorithm box.
 
 Idea: FedAvg whose local steps are corrected by the difference of global and own mean gradients.
 Paper: https://arxiv.org/abs/1910.06378
-Code: none by the authors
+Code: https://github.com/owkin/FLamby (pull request 84, by the first author)
 Down: x, c. Up: y_i, the change of c_i, n. Private: c_i.
 Evaluated: the new global model on every client's test data (pre).
 Deviations: models and control variates are weighted by n_i, in the box equally (`weights`). A round
-is a number of passes over the data, so the number of steps K differs between clients.
+is a number of passes over the data, so the number of steps K differs between clients. c is always
+sent; the authors' code rebuilds it from successive models, which full participation allows.
 """
 
 import math

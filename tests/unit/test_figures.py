@@ -125,11 +125,19 @@ def legend(part: Any) -> list[str]:
 # Looks
 
 
-def test_every_one_of_22_methods_has_a_line_and_a_marker_of_its_own():
-    looks = style.looks(TITLES).values()
+@pytest.mark.parametrize("number", [22, 36, 49])
+def test_every_method_has_a_line_and_a_marker_of_its_own(number: int):
+    titles = [*TITLES, *(f"Further {place}" for place in range(22, number))]
+    looks = style.looks(titles).values()
     assert len(TITLES) == 22
-    assert len({(look.colour, str(look.dash)) for look in looks}) == 22
-    assert len({(look.colour, look.marker) for look in looks}) == 22
+    assert len({(look.colour, str(look.dash)) for look in looks}) == number
+    assert len({(look.colour, look.marker) for look in looks}) == number
+
+
+def test_looks_do_not_depend_on_how_many_follow():
+    few, many = (list(style.looks([str(i) for i in range(n)]).values()) for n in (28, 49))
+    assert many[:28] == few
+    assert {str(look.dash) for look in few} == {str(dash) for dash in style.DASHES}
 
 
 def test_the_first_methods_differ_in_colour():
