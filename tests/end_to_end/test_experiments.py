@@ -131,6 +131,21 @@ def test_one_grid_of_rates_gives_every_method_four_trials():
     }
 
 
+def test_the_rates_of_the_digits_are_chosen_with_three_trials_of_every_method():
+    text = (ROOT / "experiments" / "digits.toml").read_text()
+    grid = {name: rates.split(",") for name, rates in re.findall(r"--grid (\S+?)=(\S+)", text)}
+    only = re.findall(r"--only (\S+)", text)
+    studies = tuning.studies("digits", experiment.read("digits"), grid=grid, only=only)
+    assert {(study.scenario, study.budget(0)) for study in studies} == {("digits dir:0.1", 3)}
+    assert {study.name for study in studies} == set(registry.names())
+
+
+def test_fedbn_has_a_network_with_batch_norm():
+    for name in ("digits", "new-clients"):
+        networks = {(run.plugin == "fedbn", run.config["model"]) for run in planned(name).runs}
+        assert networks == {(True, "cnn_bn"), (False, "cnn")}
+
+
 def test_the_leaderboard_has_the_methods_that_it_can_have():
     published = {
         *("FedAvg", "FedProx", "PerFedAvg", "pFedMe", "Ditto", "FedAMP", "FedALA", "FedPer"),
