@@ -1,7 +1,9 @@
 """FedBN: the identities of batch norm that stays on the client."""
 
+import json
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from pflbench.api import Net
 from pflbench.methods import registry
 from pflbench.testing import equal, personal, played, split_by_class, toy
 from pflbench.testing.problem import TOY_CNN
+from pflbench.testing.subject import Subject
 
 BN: dict[str, Any] = {**TOY_CNN, "model": "cnn_bn"}
 RESNET: dict[str, Any] = {"model": "resnet8"}
@@ -234,3 +237,11 @@ def test_a_new_client_starts_with_the_initial_norms_and_learns_its_own():
     adapted = algorithm.adapted_model(stranger, federation.server, 1)
     assert adapted.keys() == initial.keys()
     assert not any(torch.equal(adapted[name], initial[name]) for name in algorithm.task.statistics)
+
+
+def test_the_kit_and_the_golden_numbers_have_a_network_with_batch_norm():
+    assert Subject("fedbn").federation().algorithm.task.statistics
+    assert Subject("fedbn").network_setup.run.model == "resnet8"
+    assert Subject("fedavg").network_setup.run.model == "cnn"
+    stored = json.loads((Path(__file__).parents[1] / "golden" / "fedbn.json").read_text())
+    assert all(client["beta"]["moved"] > 0 for client in stored["clients"].values())
