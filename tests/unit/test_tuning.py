@@ -173,7 +173,7 @@ def test_names_replace_the_rule_or_add_to_it_and_a_single_choice_is_none():
         ),
         (
             {"grid": {"lr": ["1"], "fedavg.mu": ["1"]}},
-            "unknown hyperparameter of fedavg 'mu'; known: batch_size,",
+            "unknown hyperparameter of fedavg 'mu'; known: augment, batch_size,",
         ),
         ({"grid": {"lr": ["0.1", "fast"]}}, "hyperparameter lr = 'fast': must be a number"),
         ({"grid": {"lr": ["-1"]}}, "hyperparameter lr = -1.0: must be at least 0"),
