@@ -4,7 +4,7 @@ Those of torch give the same numbers, but the first of them imports torch's comp
 in each worker.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Protocol
@@ -70,9 +70,9 @@ class SGD:
         if not moved:
             return
         p = [self.parameters[i] for i in moved]
-        step: Sequence[Tensor] = [tensor.grad for tensor in p if tensor.grad is not None]
+        step = [tensor.grad for tensor in p if tensor.grad is not None]
         if self.weight_decay:
-            step = torch._foreach_add(step, p, alpha=self.weight_decay)
+            step = list(torch._foreach_add(step, p, alpha=self.weight_decay))
         if self.momentum:
             v = [self.v[i] for i in moved]
             torch._foreach_mul_(v, self.momentum)

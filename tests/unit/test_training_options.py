@@ -31,7 +31,7 @@ ALL_ON: dict[str, Any] = {
 COSINE = {"schedule": "cosine", "schedule_rounds": 4}
 
 
-def trained_by_torch(federation: Federation, id: int, clip: float, **of_sgd: float) -> Params:
+def trained_by_torch(federation: Federation, id: int, clip: float, **of_sgd: Any) -> Params:
     """theta of a client after an epoch of torch's SGD."""
     client, task = federation.client(id), federation.algorithm.task
     net = task.net(task.initial).train()
@@ -176,7 +176,7 @@ def test_a_run_that_goes_on_from_a_snapshot_equals_one_that_never_stopped(name: 
     assert whole.step()[0] == resumed.step()[0]
     assert difference(whole.server, resumed.server) is None
     assert difference(dict(whole.states), dict(resumed.states)) is None
-    assert {"v"} == set(whole.client(0).optimizers.popitem()[1])
+    assert all(set(kept) == {"v"} for kept in whole.client(0).optimizers.values())
 
 
 def test_workers_give_the_same_bits():
