@@ -14,6 +14,7 @@ import torch
 from pflbench import ops
 from pflbench.api import OPTIONS, Hparams, Params
 from pflbench.errors import UserError
+from pflbench.methods import describe, registry
 from pflbench.methods.hyperparameters import complete, stored
 from pflbench.optim import collect_states
 from pflbench.simulation import messages
@@ -247,3 +248,12 @@ def test_the_server_of_pefll_decays_by_its_own_hyperparameters_alone():
     federations = [toy("pefll", {"epochs": 0, "weight_decay": decay}) for decay in (0.0, 0.1)]
     first, second = (played(federation, 2).server["H"] for federation in federations)
     assert equal(first, second)
+
+
+def test_a_method_shows_the_options_that_it_has_by_name_and_those_it_refuses_with_the_reason():
+    fedavg, scaffold = (describe.details(registry.load(name)) for name in ("fedavg", "scaffold"))
+    assert tuple(fedavg["options"]) == OPTIONS
+    assert not {found["name"] for found in fedavg["hyperparameters"]} & set(OPTIONS)
+    refused = {f["name"]: f["meaning"] for f in scaffold["hyperparameters"] if f["name"] in OPTIONS}
+    assert set(refused.values()) == {"c_i is computed from plain gradient steps"}
+    assert set(scaffold["options"]) == set(OPTIONS) - refused.keys()
