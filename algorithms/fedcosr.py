@@ -276,7 +276,7 @@ class FedCoSR(Algorithm):
         later, _ = gradient_and_variance(loss, end, client, self.hp.batch_size)
         smoothness = (later - gradient).norm() / step  # at most L_1
         bound = eta_bound(gradient.square().sum(), variance, smoothness, apart, self.hp)
-        holds = self.hp.lr < bound
+        holds = self.hp.lr * self.hp.rate_factor(client.round) < bound
         log(smoothness=smoothness, eta_bound=bound, eta_holds=holds.double())
         if not holds:
             note("Corollary 1's condition on eta fails in some rounds of some clients (eta_holds)")

@@ -67,7 +67,7 @@ class FedDyn(Algorithm):
         alpha = self.hp.alpha
         regularized = proximal(cross_entropy_loss, w, alpha)
         loss = linear(regularized, {name: alpha * p for name, p in g.items()})
-        theta = local_sgd(loss, w, client, self.hp, clip=self.hp.clip)
+        theta = local_sgd(loss, w, client, self.hp)
         if self.hp.dynamic:
             g = {name: g[name] + theta[name] - w[name] for name in g}
         return {"theta": theta, "n": client.n}, {"g": g}

@@ -26,6 +26,10 @@ from pflbench.ops import cross_entropy_loss, gradient, linear, local_sgd, server
 class SCAFFOLDHparams(Hparams):
     optimizer: str = hparam("sgd", ["sgd"], "c_i is computed from plain gradient steps")
     keep_optimizer: bool = hparam(False, [False], "its gradient steps have no state", tune=False)
+    local_momentum: float = hparam(
+        0.0, [0.0], "c_i is computed from plain gradient steps", tune=False
+    )
+    clip: float = hparam(0.0, [0.0], "c_i is computed from plain gradient steps", tune=False)
     server_lr: float = hparam(1.0, (0.0, 2.0), "eta_g, share of the clients' mean in the new model")
     control: str = hparam(
         "steps",
@@ -85,12 +89,13 @@ class SCAFFOLD(Algorithm):
         steps = client.steps(self.hp.epochs * math.ceil(len(client.y) / self.hp.batch_size))
         if steps == 0:
             return c_i
+        eta = self.hp.lr * self.hp.rate_factor(client.round)
         new = {}
         for name in c_i:  # c_i - c + (x - y) / (K eta), in float64: a small difference
             if name in self.task.statistics:
                 new[name] = c_i[name]  # 0: no gradient moves it
                 continue
-            moved = (x[name].double() - y[name].double()) / (steps * self.hp.lr)
+            moved = (x[name].double() - y[name].double()) / (steps * eta)
             new[name] = (c_i[name].double() - c[name].double() + moved).float()
         return new
 

@@ -16,12 +16,15 @@ from typing import Any, ClassVar, Literal, Protocol
 import torch
 from torch import Tensor, nn
 
+from pflbench.augmentation import Augmentation
 from pflbench.errors import UserError
+from pflbench.hparams import OPTIONS, Hparams, hparam, refuse_options
 from pflbench.logs import collect_logs, collect_notes, count_batch, log, note
 from pflbench.task import Dropout, Net, Params, Task
 
 __all__ = [
     "LARGE",
+    "OPTIONS",
     "Algorithm",
     "Client",
     "ClientFunction",
@@ -42,6 +45,7 @@ __all__ = [
     "hparam",
     "log",
     "note",
+    "refuse_options",
 ]
 
 Message = dict[str, Any]
@@ -54,46 +58,6 @@ Replies = dict[int, Message]
 """Replies by client id, in ascending order of id."""
 Loss = Callable[["Net", Tensor, Tensor], Tensor]
 """loss(net, x, y) -> scalar; x: (B, channels, height, width), y: (B,)."""
-
-
-def hparam(
-    default: Any,
-    allowed: Any,
-    meaning: str,
-    per_dataset: Mapping[str, Any] | None = None,
-    *,
-    tune: bool = True,
-) -> Any:
-    """A hyperparameter: its default, its range `(low, high)` or list of choices, and its meaning, on one line.
-
-    `tune=False` keeps it out of the default search of `pflbench tune`.
-    """
-    metadata = {
-        "allowed": allowed,
-        "meaning": meaning,
-        "per_dataset": dict(per_dataset or {}),
-        "tune": tune,
-    }
-    return field(default=default, metadata=metadata)
-
-
-@dataclass(frozen=True)
-class Hparams:
-    """The hyperparameters every method has; a method adds its own, or other defaults, in a subclass."""
-
-    lr: float = hparam(0.01, (1e-4, 1.0), "eta, learning rate of local training")
-    batch_size: int = hparam(
-        16, (1, 1024), "b, samples in a batch; the last, shorter batch is kept"
-    )
-    epochs: int = hparam(1, (0, 50), "r, passes over the local data per round")
-    optimizer: str = hparam("sgd", ["sgd", "adam"], "local optimizer")
-    keep_optimizer: bool = hparam(
-        False, [False, True], "keep the local optimizer's state between rounds", tune=False
-    )
-    dropout: float = hparam(0.0, (0.0, 0.9), "dropout between body and head in local training")
-    participation: float = hparam(
-        1.0, (0.05, 1.0), "at most this share of the clients takes part per round"
-    )
 
 
 LARGE = 256
@@ -118,6 +82,7 @@ class Client:
     state: State
     optimizers: Mapping[str, State] = field(default_factory=dict)  # kept states, by name
     work: float = 1.0  # share of its batches that the client does; a slow one does less
+    augmentation: Augmentation | None = None  # of the images in batches
 
     @cached_property
     def n(self) -> Tensor:
@@ -136,9 +101,10 @@ class Client:
         """Shuffled batches (x, y), or (z, y) if there is a row of z for every sample.
 
         The order depends on seed, client, round and the name of the stream only. A slow client has
-        the first of them, at least one.
+        the first of them, at least one. Images are augmented, if the run says so.
         """
         order = self.generator(stream)
+        draws = self.generator("augment", stream) if self.augmentation else None
         left = self.steps(epochs * math.ceil(len(self.y) / size))
         for _ in range(epochs if len(self.y) else 0):
             for rows in torch.randperm(len(self.y), generator=order).split(size):
@@ -147,14 +113,20 @@ class Client:
                 left -= 1
                 count_batch(len(rows))
                 here = rows.to(self.y.device)
-                yield self.task.pixels(self.x[rows]) if z is None else z[here], self.y[here]
+                yield self._augmented(rows, draws) if z is None else z[here], self.y[here]
+
+    def _augmented(self, rows: Tensor, draws: torch.Generator | None) -> Tensor:
+        x = self.x[rows]
+        if self.augmentation and draws:
+            x = self.augmentation(x, draws)
+        return self.task.pixels(x)
 
     def steps(self, planned: int) -> int:
         """How many of the planned steps the client does: all, or the share of a slow one, at least one."""
         return min(planned, max(1, int(self.work * planned + 1e-9)))
 
     def samples(self, size: int = LARGE) -> Iterator[tuple[Tensor, Tensor]]:
-        """All training samples once, in order, in large batches: for statistics."""
+        """All training samples once, in order, as they are, in large batches: for statistics."""
         for rows in torch.arange(len(self.y)).split(size) if len(self.y) else ():
             yield self.task.pixels(self.x[rows]), self.y[rows.to(self.y.device)]
 

@@ -125,9 +125,6 @@ SETTINGS = tuple(
 )
 """What a user sets of a run, next to its method and hyperparameters."""
 
-OPTIONS_OFF: dict[str, Any] = {}
-"""Hyperparameters that every method has as an option, and the values at which they do nothing."""
-
 
 def checked(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of a run, their names and types checked."""
@@ -166,17 +163,14 @@ def as_json(run: Run) -> dict[str, Any]:
 
 
 def _beyond_defaults(run: Run) -> dict[str, Any]:
-    """The stored values of a run, but for its version, settings that are at their defaults and
-    options of training that are off.
+    """The stored values of a run, but for its version and settings that are at their defaults; of
+    its hyperparameters, options that are off are not stored.
     """
     stored = as_json(run)
     del stored["version"]
     defaults = {field.name: field.default for field in dataclasses.fields(run)}
     given = {name: value for name, value in stored.items() if value != defaults[name]}
-    hparams = {
-        name: value for name, value in run.hparams.items() if value != OPTIONS_OFF.get(name, ...)
-    }
-    return {**given, "hparams": hparams}
+    return {**given, "hparams": dict(run.hparams)}
 
 
 def read_run(stored: Mapping[str, Any]) -> Run:

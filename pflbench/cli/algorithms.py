@@ -48,3 +48,4 @@ def show(
     else:
         print("\n".join(describe.lines(details)))
         console.table(*describe.hyperparameter_table(details))
+        print(f"\nand the options of training: {', '.join(details['options'])}")

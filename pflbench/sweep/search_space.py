@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from pflbench import config
-from pflbench.api import Algorithm, Hparams
+from pflbench.api import OPTIONS, Algorithm, Hparams
 from pflbench.errors import UserError, unknown
 from pflbench.methods import registry
 from pflbench.methods.hyperparameters import complete, default_for
@@ -78,7 +78,7 @@ def dimensions(
         for name in (by_rule(method, run.dataset) if word == RULE else [word])
     ]
     there = [name for name in dict.fromkeys(names) if name in fields]
-    found = [_dimension(fields[name], hints[name], run.hparams[name]) for name in there]
+    found = [_dimension(fields[name], hints[name], _value(run, fields[name])) for name in there]
     varied = tuple(one for one in found if len(set(one.allowed)) > 1)
     if not varied:
         raise UserError(
@@ -93,18 +93,22 @@ def grid(
 ) -> tuple[Dimension, ...]:
     """The hyperparameters of a run to try at the values asked for, of those that the method has."""
     hparams = registry.hparams_type(method)
+    fields = {f.name: f for f in dataclasses.fields(hparams)}
     found = []
-    for name in (name for name in asked if name in run.hparams):
+    for name in (name for name in asked if name in fields):
         tried = [{**run.hparams, name: value} for value in asked[name]]
         checked = [
             getattr(complete(hparams, given, run.dataset, method.title), name) for given in tried
         ]
-        found.append(Dimension(name, run.hparams[name], tuple(checked), "choices"))
+        found.append(Dimension(name, _value(run, fields[name]), tuple(checked), "choices"))
     if not found:
-        raise UserError(
-            f"--grid has nothing to tune of {method.title}; it has {', '.join(run.hparams)}"
-        )
+        raise UserError(f"--grid has nothing to tune of {method.title}; it has {', '.join(fields)}")
     return tuple(found)
+
+
+def _value(run: config.Run, f: "dataclasses.Field[Any]") -> Any:
+    """What a run has; an option of training that is off is not stored."""
+    return run.hparams.get(f.name, f.default)
 
 
 def points(dimensions: Sequence[Dimension]) -> list[dict[str, Any]]:
@@ -124,8 +128,8 @@ def by_rule(method: type[Algorithm], dataset: str) -> list[str]:
     """The names that are tuned by default; see the top of this file."""
     hparams = registry.hparams_type(method)
     hints = typing.get_type_hints(hparams)
-    common = {f.name for f in dataclasses.fields(Hparams)}
-    own = [f for f in dataclasses.fields(hparams) if f.name not in common]
+    common = {f.name for f in dataclasses.fields(Hparams) if f.name not in OPTIONS}
+    own = [f for f in dataclasses.fields(hparams) if f.name not in common]  # or options that are on
     chosen = [f.name for f in own if hints[f.name] is float and _is_switched_on(f, dataset)]
     return ["lr", *chosen]
 

@@ -57,6 +57,11 @@ ONE_CHECK = {
         "lacks Deviations:",
         "hyperparameters-have-ranges",
     ),
+    "own_steps": (
+        "training-options",
+        "local_momentum = 0.9 changes nothing; train by ops.local_sgd, or declare that it is refused",
+        "deterministic",
+    ),
     "participants_only": (
         "unseen-client",
         "participants_only.py, line 20)",

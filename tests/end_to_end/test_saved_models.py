@@ -56,6 +56,18 @@ def test_saved_models_are_the_same_bytes_for_any_workers_and_memory(tmp_path):
     assert not (two.folder / "states").exists() and not list(two.folder.glob("checkpoint-*"))
 
 
+def test_a_longer_run_goes_on_with_options_of_training_and_two_workers(tmp_path):
+    momentum = {"lr": 0.1, "local_momentum": 0.9, "keep_optimizer": True}
+    schedule = {"schedule": "cosine", "schedule_rounds": 3}
+    hparams = {**momentum, **schedule, "augment": "flip+crop", "crop_padding": 2}
+    settings = {**SETTINGS, "hparams": hparams}
+    pflbench.run("ditto", out=tmp_path / "a", **{**settings, "rounds": 2})
+    longer = pflbench.run("ditto", out=tmp_path / "a", **{**settings, "rounds": 4}, workers=2)
+    whole = pflbench.run("ditto", out=tmp_path / "b", **{**settings, "rounds": 4})
+    assert longer.about["extended_from"]["round"] == 2
+    assert files(longer.folder) == files(whole.folder)
+
+
 def test_saving_models_changes_no_number_and_no_id(tmp_path):
     plain = pflbench.run("apfl", out=tmp_path / "plain", **{**SETTINGS, "save_models": False})
     saved = pflbench.run("apfl", out=tmp_path / "saved", **SETTINGS)
