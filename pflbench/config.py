@@ -48,6 +48,7 @@ class Run:
     data_fraction: float = 1.0
     scarce_clients: int | None = None
     max_samples: int | None = None
+    standardize: bool = True  # features, by mean and std of the training samples
     validation: float = (
         0.0  # of every client's training samples, held out to select a round or a hyperparameter
     )
@@ -109,6 +110,8 @@ class Run:
         older runs as they are.
         """
         content = {name: _digest(getattr(self, name)) for name in ("dataset", "partition")}
+        if self.dataset.endswith(".py"):
+            content["dataset"] = _digest(f"file:{self.dataset}")
         if self.body_weights is not None:
             content["body_weights"] = _digest(f"file:{self.body_weights}")
         if self.model.endswith(".py"):
@@ -248,6 +251,8 @@ def user_path(text: str) -> Path:
 
 def _short(spec: str) -> str:
     kind, _, argument = spec.partition(":")
+    if spec.endswith(".py"):
+        kind, argument = "", Path(spec).stem
     text = f"{kind}-{Path(argument).stem}" if kind in ("npz", "file") else kind + argument
     return re.sub(r"[^A-Za-z0-9.]+", "_", text)
 
