@@ -95,7 +95,8 @@ def show(
         out = Path(
             re.sub(r"[^A-Za-z0-9.]+", "-", f"{Path(name).stem}-{spec}-{len(train)}") + ".png"
         )
-    distribution.picture(train, f"{loaded.title}, {in_words(spec)}, {len(train)} clients", out)
+    title = f"{loaded.title}, {in_words(spec)}, {len(train)} clients"
+    distribution.picture(train, title, out, loaded.class_names)
     numbers = distribution.summary(parts)
     if as_json:
         counts = {part: table.tolist() for part, table in parts.items()}

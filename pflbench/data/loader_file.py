@@ -6,6 +6,7 @@ without executing it.
 """
 
 import ast
+import contextlib
 import hashlib
 import traceback
 from collections.abc import Mapping
@@ -98,11 +99,11 @@ def _constants(file: Path) -> dict[str, Any]:
         raise UserError(f"data set {file}: {error}") from error
     found = {}
     for node in tree.body:
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            try:
-                found[node.targets[0].id] = ast.literal_eval(node.value)
-            except ValueError:
-                continue
+        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+        value = getattr(node, "value", None)
+        if isinstance(target, ast.Name) and isinstance(value, ast.expr):
+            with contextlib.suppress(ValueError, TypeError):  # of what is no plain value
+                found[target.id] = ast.literal_eval(value)
     return found
 
 
