@@ -43,9 +43,9 @@ from pflbench.api import (
     Params,
     State,
     Task,
+    UserError,
     hparam,
 )
-from pflbench.errors import UserError
 from pflbench.ops import cross_entropy_loss, local_sgd, optimizer_of, weighted_mean
 
 

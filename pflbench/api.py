@@ -37,6 +37,7 @@ __all__ = [
     "Samples",
     "State",
     "Task",
+    "UserError",
     "collect_logs",
     "collect_notes",
     "hparam",

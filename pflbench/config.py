@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from pflbench import plugin_file
 from pflbench.errors import UserError, unknown
 
 WIDEST = 65536  # entries of a representation
@@ -111,7 +112,8 @@ class Run:
         """
         content = {name: _digest(getattr(self, name)) for name in ("dataset", "partition")}
         if self.dataset.endswith(".py"):
-            content["dataset"] = _digest(f"file:{self.dataset}")
+            loader = user_path(self.dataset)
+            content["dataset"] = f"file:{plugin_file.content(loader, 'data set')[:16]}"
         if self.body_weights is not None:
             content["body_weights"] = _digest(f"file:{self.body_weights}")
         if self.model.endswith(".py"):

@@ -6,8 +6,6 @@ without executing it.
 """
 
 import ast
-import contextlib
-import hashlib
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +17,7 @@ from pflbench.data.arrays import Arrays, gaps, tidy
 from pflbench.data.prepared import Data
 from pflbench.errors import UserError, hint
 
+KIND = "data set"  # as errors call it
 NAME = "own"  # in the names of prepared folders
 TITLE = "a file of your own"
 WANTED = 'load(root) -> {"x": samples, "y": labels}, optionally with "client"'
@@ -38,30 +37,17 @@ def is_loader(path: str) -> bool:
 
 def title(path: str) -> str:
     """TITLE in the file, or the file's name."""
-    return str(_constants(_file(path)).get("TITLE", Path(path).stem))
+    return str(plugin_file.constants(_file(path), KIND).get("TITLE", Path(path).stem))
 
 
 def fingerprint(path: str) -> str:
     """A hash of the file, and of the files that it names in FILES, as seen from it."""
-    file = _file(path)
-    named = _constants(file).get("FILES", [])
-    if not isinstance(named, list | tuple) or not all(isinstance(one, str) for one in named):
-        raise UserError(f"data set {path}: FILES must be a list of paths")
-    sha = hashlib.sha256()
-    for one in [file, *(file.parent / name for name in named)]:
-        try:
-            with one.open("rb") as content:
-                sha.update(hashlib.file_digest(content, "sha256").digest())
-        except OSError as error:
-            raise UserError(f"cannot read {one}: {error.strerror}") from error
-    return sha.hexdigest()
+    return plugin_file.content(_file(path), KIND)
 
 
 def read(root: Path, path: str, *, anew: bool = False) -> Arrays:
     """What the file's function returns, checked. `anew` executes the file again."""
-    function: Any = getattr(
-        plugin_file.execute(_file(path), kind="data set", anew=anew), "load", None
-    )
+    function: Any = getattr(plugin_file.execute(_file(path), kind=KIND, anew=anew), "load", None)
     if not callable(function):
         raise UserError(f"data set {path} must define {WANTED}")
     try:
@@ -87,24 +73,6 @@ def _file(path: str) -> Path:
     if not file.is_file():
         raise UserError(f"no data set file {path!r}{hint(file.stem, [], plugin_file.near(file))}")
     return file
-
-
-def _constants(file: Path) -> dict[str, Any]:
-    """The plain values that names are set to on the file's top level."""
-    try:
-        tree = ast.parse(file.read_bytes())
-    except SyntaxError as error:
-        raise UserError(f"data set {file}, line {error.lineno}: {error.msg}") from error
-    except ValueError as error:
-        raise UserError(f"data set {file}: {error}") from error
-    found = {}
-    for node in tree.body:
-        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
-        value = getattr(node, "value", None)
-        if isinstance(target, ast.Name) and isinstance(value, ast.expr):
-            with contextlib.suppress(ValueError, TypeError):  # of what is no plain value
-                found[target.id] = ast.literal_eval(value)
-    return found
 
 
 def _failed(path: str, error: BaseException) -> UserError:

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,9 +10,11 @@ import pytest
 import pflbench
 from pflbench.errors import UserError
 from tests.factories.kinds_of_data import CLIENTS, MODELS, loader, npz
+from tests.factories.markdown import ROOT
 
 from .commands import Call, fine, one_line
 
+EXAMPLES = ROOT / "examples"
 SHORT = ["--rounds", "2", "--width", "8", "--min-samples", "8"]
 ALONE = ["--workers", "1"]
 SOURCES = {"file": npz, "loader": loader}
@@ -96,7 +99,7 @@ def test_an_experiment_names_a_loader_relative_to_its_file(call: Call, tmp_path:
 
 def test_models_of_features_can_be_asked_from_python(tmp_path: Path):
     spec = npz(tmp_path, "features")
-    settings = {"dataset": spec, "partition": "natural", "model": "mlp", "rounds": 1}
+    settings: Any = {"dataset": spec, "partition": "natural", "model": "mlp", "rounds": 1}
     made = pflbench.run("fedavg", out=tmp_path / "runs", save_models=True, **settings)
     *_, last = (json.loads(line) for line in read(tmp_path / "runs", "rounds.jsonl").splitlines())
     for client in range(CLIENTS):
@@ -165,3 +168,30 @@ def test_pictures_and_exports_of_natural_partitions(call: Call, tmp_path: Path):
     fine(call, "data", "export", spec, "parts.npz", "--partition", "natural")
     again = fine(call, "data", "show", spec, "--partition", "file:parts.npz", "--json")
     assert json.loads(again)["digest"] == said["digest"]
+
+
+def test_the_example_runs_as_it_is(call: Call, tmp_path: Path):
+    assert "12 clients with 60 to 60 samples" in fine(
+        call, "check", str(EXAMPLES / "data/sensors.py")
+    )
+    short = ["--algorithms", "local,fedavg", "--seeds", "1", "--rounds", "1", "--out", "runs"]
+    fine(call, "sweep", str(EXAMPLES / "sensors.toml"), *short, "--quiet")
+    fine(call, "report", "runs", "--only", "tables")
+    table = (tmp_path / "runs/report/sensors/accuracy.md").read_text()
+    for words in ("Sensors: natural", "3 domains", "0.5 of the training samples"):
+        assert words in table
+
+
+def test_the_example_can_be_learnt(tmp_path: Path):
+    made = pflbench.run(
+        "fedavg",
+        hparams={"lr": 0.2, "epochs": 3, "batch_size": 10},
+        out=tmp_path,
+        dataset=str(EXAMPLES / "data/sensors.py"),
+        partition="natural",
+        model="cnn1d",
+        width=32,
+        rounds=8,
+        eval_every=8,
+    )
+    assert made.accuracy > 0.8

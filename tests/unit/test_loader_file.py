@@ -47,7 +47,7 @@ def test_it_is_executed_once_until_it_or_a_file_it_reads_changes(tmp_path):
     spec, root = written(tmp_path / "mine.py", COUNTED), tmp_path / "root"
     np.savetxt(tmp_path / "values.txt", np.arange(20.0))
 
-    def executions() -> int:
+    def executions():
         return (tmp_path / "executed.txt").read_text().count("once")
 
     first = datasets.load(spec, root)
@@ -64,9 +64,14 @@ def test_a_run_counts_the_content_and_not_the_path(tmp_path):
     one = written(tmp_path / "mine.py", COUNTED)
     moved = written(tmp_path / "other" / "mine.py", COUNTED)
     changed = written(tmp_path / "other" / "new.py", COUNTED + "\n")
-    ids = [make_run("fedavg", {"dataset": spec}, {}).id for spec in (one, moved, changed)]
-    assert ids[0] == ids[1] != ids[2]
-    assert ids[0].startswith("fedavg-mine-dir0.1-s0-")
+    for folder in (tmp_path, tmp_path / "other"):
+        np.savetxt(folder / "values.txt", np.arange(20.0))
+    runs = [make_run("fedavg", {"dataset": spec}, {}) for spec in (one, moved, changed)]
+    first, second, third = (run.id for run in runs)
+    assert first == second != third
+    assert first.startswith("fedavg-mine-dir0.1-s0-")
+    np.savetxt(tmp_path / "values.txt", np.arange(21.0))  # what it reads is part of it
+    assert runs[0].id != first
 
 
 WRONG = {
