@@ -80,8 +80,7 @@ class FedDBL(Algorithm):
         return down, up
 
     def sizes(self) -> dict[str, int]:
-        sample = torch.empty(1, *self.task.shape, device="meta")
-        return {"F": self.features(self.task.skeleton, sample).shape[1]}
+        return {"F": self.features(self.task.skeleton, self.task.blank()).shape[1]}
 
     def init_server(self) -> State:
         return {"theta": self.task.initial} if self.hp.extractor == "fed_warmup" else {}

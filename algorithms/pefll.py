@@ -19,7 +19,8 @@ that a client lacks are masked, here by -inf, there by a factor of 0; descriptor
 in training; the server standardises them by the first it ever gets (lowest id of the first step;
 until then each by itself). Otherwise than there, local training is a pass of plain SGD, not 50
 steps with momentum, and the L2 terms act, lambda_h being h's and lambda_v e's (both 0.001). Images
-under 32x32 are padded with zeros. The networks are sized for the benchmark's CNN.
+under 32x32 are padded with zeros; features that are no images go through an MLP, tokens need
+embed=labels. The networks are sized for the benchmark's CNN.
 """
 
 import math
@@ -42,6 +43,7 @@ from pflbench.api import (
     Params,
     State,
     Task,
+    UserError,
     hparam,
 )
 from pflbench.ops import cross_entropy_loss, local_sgd, optimizer_of, weighted_mean
@@ -112,6 +114,24 @@ class EmbeddingCNN(nn.Module):
         return conv2d(x, of_image, self.conv1.bias) + label_term[:, :, None, None]
 
 
+class EmbeddingMLP(nn.Module):
+    """e(x, y) of samples that are no images: fully connected layers on x and the one-hot label."""
+
+    def __init__(self, shape: tuple[int, ...], classes: int, length: int) -> None:
+        super().__init__()
+        self.classes = classes
+        self.fc1 = nn.Linear(math.prod(shape) + classes, 120)
+        self.fc2 = nn.Linear(120, 84)
+        self.fc3 = nn.Linear(84, length)
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        label = one_hot(y, self.classes).to(x.dtype)
+        z = relu(self.fc1(torch.cat([x.flatten(1), label], 1)))
+        z = relu(self.fc2(z))
+        embedded: Tensor = self.fc3(z)  # (B, l)
+        return embedded
+
+
 class LabelEmbedding(nn.Module):
     """e(x, y): a linear map of the one-hot label."""
 
@@ -154,13 +174,20 @@ class PeFLL(Algorithm):
     def __init__(self, hp: Hparams, task: Task) -> None:
         super().__init__(hp, task)
         self.length = 1 + task.clients // 4  # l, entries of a descriptor
-        self.e: nn.Module
         with torch.device("meta"):  # structure alone: values are in the server's state
-            if self.hp.embed == "cnn":
-                self.e = EmbeddingCNN(task.shape, task.classes, self.length)
-            else:
-                self.e = LabelEmbedding(task.classes, self.length)
+            self.e = self.embedding()
             self.h = Hypernetwork(self.length, task.initial)
+
+    def embedding(self) -> nn.Module:
+        """e, for the samples of the task."""
+        shape, classes = self.task.shape, self.task.classes
+        if self.hp.embed == "labels":
+            return LabelEmbedding(classes, self.length)
+        if self.task.dtype is torch.int64:
+            raise UserError("PeFLL's embedding network takes no tokens; use --set embed=labels")
+        if len(shape) != 3:
+            return EmbeddingMLP(shape, classes, self.length)
+        return EmbeddingCNN(shape, classes, self.length)
 
     def costs(self) -> tuple[str, str]:
         exchanges = self.hp.exchanges

@@ -40,6 +40,7 @@ __all__ = [
     "Samples",
     "State",
     "Task",
+    "UserError",
     "collect_logs",
     "collect_notes",
     "hparam",
@@ -65,7 +66,7 @@ LARGE = 256
 
 
 class Samples(Protocol):
-    """Samples that are read on demand: a uint8 tensor, or rows of a memory map."""
+    """Samples that are read on demand: a tensor (uint8, float32 or int64), or rows of a memory map."""
 
     def __getitem__(self, rows: Tensor) -> Tensor: ...
 
@@ -77,7 +78,7 @@ class Client:
     id: int
     round: int  # from 0
     task: Task
-    x: Samples  # (n, channels, height, width) uint8
+    x: Samples  # (n, ...) as in the data set: images (n, channels, height, width) are uint8
     y: Tensor  # (n,) int64, on the device
     state: State
     optimizers: Mapping[str, State] = field(default_factory=dict)  # kept states, by name

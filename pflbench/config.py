@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from pflbench import plugin_file
 from pflbench.errors import UserError, unknown
 
 WIDEST = 65536  # entries of a representation
@@ -48,6 +49,7 @@ class Run:
     data_fraction: float = 1.0
     scarce_clients: int | None = None
     max_samples: int | None = None
+    standardize: bool = True  # features, by mean and std of the training samples
     validation: float = (
         0.0  # of every client's training samples, held out to select a round or a hyperparameter
     )
@@ -109,6 +111,9 @@ class Run:
         older runs as they are.
         """
         content = {name: _digest(getattr(self, name)) for name in ("dataset", "partition")}
+        if self.dataset.endswith(".py"):
+            loader = user_path(self.dataset)
+            content["dataset"] = f"file:{plugin_file.content(loader, 'data set')[:16]}"
         if self.body_weights is not None:
             content["body_weights"] = _digest(f"file:{self.body_weights}")
         if self.model.endswith(".py"):
@@ -242,6 +247,8 @@ def user_path(text: str) -> Path:
 
 def _short(spec: str) -> str:
     kind, _, argument = spec.partition(":")
+    if spec.endswith(".py"):
+        kind, argument = "", Path(spec).stem
     text = f"{kind}-{Path(argument).stem}" if kind in ("npz", "file") else kind + argument
     return re.sub(r"[^A-Za-z0-9.]+", "_", text)
 

@@ -67,6 +67,10 @@ class Task:
     device: torch.device = torch.device("cpu")
     pretrained: bool = False  # the body of theta^0 comes from a file (`body_weights`)
     another: Callable[[int], Params] = _only_one  # i -> the i-th further draw of theta^0, i >= 1
+    dtype: torch.dtype = torch.uint8  # of samples: images; float32: features; int64: tokens
+    standard: tuple[Tensor, Tensor] | None = (
+        None  # mean and std of features; None: left as they are
+    )
 
     @cached_property
     def statistics(self) -> frozenset[str]:
@@ -102,8 +106,19 @@ class Task:
         return values.to(self.device).clone(memory_format=layout)
 
     def pixels(self, x: Tensor) -> Tensor:
-        """uint8 samples as float inputs in [-1, 1]."""
-        return self.place(x).to(torch.float32).div_(127.5).sub_(1.0)
+        """Samples as inputs: images in [-1, 1], features standardized, tokens as they are."""
+        placed = self.place(x)
+        if x.dtype is torch.uint8:
+            return placed.to(torch.float32).div_(127.5).sub_(1.0)
+        if self.standard is None:
+            return placed
+        mean, std = self.standard
+        return placed.sub_(mean).div_(std)
+
+    def blank(self, number: int = 1) -> Tensor:
+        """Inputs of so many samples on the meta device: to see what a network makes of them."""
+        kind = torch.int64 if self.dtype is torch.int64 else torch.float32
+        return torch.empty(number, *self.shape, dtype=kind, device="meta")
 
     def generator(self, *names: object) -> torch.Generator:
         """A random stream of the server's own, named."""

@@ -78,7 +78,7 @@ def _without_file(
             "name an experiment, or --algorithms for a grid;"
             " pflbench experiments lists what there is"
         )
-    plan = experiment.make(name or "grid", table)
+    plan = experiment.make(name or "grid", table, data_root=ctx.params.get("data_root"))
     ids = " ".join(sorted(stem_of(run.id) for run in plan.runs))
     label = name or f"grid-{hashlib.sha256(ids.encode()).hexdigest()[:6]}"
     return Asked(label, {"title": _title(plan), **table}, _command(ctx, [], also))

@@ -1,5 +1,6 @@
-"""`pflbench check`: whether a method, or a network, keeps to the contract."""
+"""`pflbench check`: whether a method, a network or a data set keeps to the contract."""
 
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 import typer
@@ -10,15 +11,23 @@ OUTCOMES = ("ok", "expected", "FAIL")
 
 
 def check(
-    plugin: Annotated[str, typer.Argument(help="A name or path of a method or a network.")],
+    plugin: Annotated[
+        str,
+        typer.Argument(help="A name or path of a method or a network, or the path of a data set."),
+    ],
     as_json: options.Json = False,
 ) -> None:
-    """See whether a method, or a network, keeps to the contract."""
+    """See whether a method, a network or a data set keeps to the contract."""
     from pflbench import testing
-    from pflbench.testing import network
+    from pflbench.data import loader_file
+    from pflbench.testing import dataset, network
 
     found = []
-    checks = network.checks if network.is_network(plugin) else testing.checks
+    checks: Callable[[str], Iterator[testing.CheckResult]] = testing.checks
+    if network.is_network(plugin):
+        checks = network.checks
+    elif loader_file.is_loader(plugin):
+        checks = dataset.checks
     for result in checks(plugin):
         outcome = "FAIL" if not result.passed else "expected" if result.expected_failure else "ok"
         row = {"check": result.name, "outcome": outcome, "message": result.message}

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="The data sets, and how they are divided among clients.")
 
-Name = Annotated[str, typer.Argument(help="A name of 'pflbench data list', or npz:PATH.")]
+Name = Annotated[str, typer.Argument(help="A name of 'pflbench data list', npz:PATH or FILE.py.")]
 
 
 @app.command("list")
@@ -49,7 +49,7 @@ def get(name: Name, data_root: options.DataRoot = None) -> None:
 
     found = datasets.download(name, data_root, show)
     if not printed:
-        print(f"{found.title} is there already: {_size(found)}, in {found.folder}")
+        print(f"{found.title} is there already: {found.size}, in {found.folder}")
 
 
 @app.command("import")
@@ -60,16 +60,13 @@ def import_data(
     ],
     data_root: options.DataRoot = None,
 ) -> None:
-    """Take a data set from files that you have, and verify it: cifar10 or fashion_mnist."""
+    """Take a data set from files that you have, and verify it: ag_news, cifar10, fashion_mnist or
+    uci_har."""
     from pflbench.data import datasets
 
     found, new = datasets.import_files(name, files, data_root)
     there = f"imported from {files}" if new else "there already"
-    print(f"{found.title} is {there}: {_size(found)}, digest {found.digest}, in {found.folder}")
-
-
-def _size(data: "Data") -> str:
-    return f"{len(data.y)} images of {data.classes} classes"
+    print(f"{found.title} is {there}: {found.size}, digest {found.digest}, in {found.folder}")
 
 
 @app.command()
@@ -98,7 +95,8 @@ def show(
         out = Path(
             re.sub(r"[^A-Za-z0-9.]+", "-", f"{Path(name).stem}-{spec}-{len(train)}") + ".png"
         )
-    distribution.picture(train, f"{loaded.title}, {in_words(spec)}, {len(train)} clients", out)
+    title = f"{loaded.title}, {in_words(spec)}, {len(train)} clients"
+    distribution.picture(train, title, out, loaded.class_names)
     numbers = distribution.summary(parts)
     if as_json:
         counts = {part: table.tolist() for part, table in parts.items()}
@@ -141,8 +139,8 @@ def _divided(
 
     given = config.checked(options.settings_of(ctx))
     spec = given.pop("partition", config.Run.partition)
-    if spec.startswith("file:"):
-        given.setdefault("clients", None)  # as many as the file has
+    if spec.startswith("file:") or spec == "natural":
+        given.setdefault("clients", None)  # as many as there are
     loaded = datasets.load(name, data_root)
     chosen = partition.Options(**given)
-    return loaded, spec, partition.make(spec, loaded.y, loaded.classes, chosen)
+    return loaded, spec, partition.make(spec, loaded.y, loaded.classes, chosen, loaded.client)

@@ -67,13 +67,15 @@ def _finite(value: float) -> float:
 
 RUN: dict[str, Any] = {
     "dataset": Annotated[
-        str | None, _option("A name of 'pflbench data list', or npz:PATH. [digits]", "NAME")
+        str | None,
+        _option("A name of 'pflbench data list', npz:PATH or FILE.py. [digits]", "NAME"),
     ],
     "partition": Annotated[
-        str | None, _option("dir:BETA, path:CLASSES, iid or file:PATH. [dir:0.1]", "KIND")
+        str | None,
+        _option("dir:BETA, path:CLASSES, iid, natural, domains:K or file:PATH. [dir:0.1]", "KIND"),
     ],
     "clients": Annotated[
-        int | None, _option("Number of clients. [20, or as many as file:PATH has]", "N")
+        int | None, _option("Number of clients. [20, or as many as natural or file:PATH has]", "N")
     ],
     "rounds": Annotated[int | None, _option("Communication rounds. [200]", "N")],
     "seed": Annotated[int | None, _option("Seed of everything random. [0]", "N")],
@@ -130,6 +132,14 @@ RUN: dict[str, Any] = {
         float | None,
         _option(
             "Fraction of the training samples that is held out for validation. [0.0]", "FRACTION"
+        ),
+    ],
+    "standardize": Annotated[
+        bool | None,
+        _option(
+            "Features by mean and std of the training samples. [yes]",
+            None,
+            "--standardize/--no-standardize",
         ),
     ],
     "dropout_rate": Annotated[
@@ -324,7 +334,9 @@ EXPERIMENT: dict[str, Any] = {
             "--methods",
         ),
     ],
-    "datasets": Annotated[list[str] | None, _option("Data sets, as digits,npz:PATH.", "NAMES")],
+    "datasets": Annotated[
+        list[str] | None, _option("Data sets, as digits,npz:PATH,FILE.py.", "NAMES")
+    ],
     "partitions": Annotated[list[str] | None, _option("Partitions, as dir:0.1,path:2.", "KINDS")],
     "seeds": Annotated[list[str] | None, _option("How many seeds, or which, as 0,1,2. [1]", "N")],
     **{name: RUN[name] for name in RUN if name not in ("dataset", "partition", "seed")},

@@ -116,14 +116,16 @@ def _setup(
 
     settings, hparams = config.from_toml(file) if file else ({}, {})
     settings.pop("algorithm", None)
-    if file is not None and str(settings.get("model")).endswith(".py"):
-        settings["model"] = str(file.parent / settings["model"])  # relative to the file
+    for name in ("model", "dataset"):
+        if file is not None and str(settings.get(name)).endswith(".py"):
+            settings[name] = str(file.parent / settings[name])  # relative to the file
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals:
             raise UserError(f"--set {pair}: must be NAME=VALUE, as in --set lr=0.1")
         hparams[name.strip()] = value.strip()
-    chosen = make_run(method, {**settings, **options.settings_of(ctx)}, hparams)
+    asked = {**settings, **options.settings_of(ctx)}
+    chosen = make_run(method, asked, hparams, data_root=data_root)
     return runner.prepare(chosen, method, data_root, device)
 
 

@@ -58,7 +58,7 @@ def sweep(
     from pflbench.sweep import experiment
 
     plans = [
-        experiment.make(one.name, one.table, scale, one.command)
+        experiment.make(one.name, one.table, scale, one.command, data_root)
         for one in asked.experiments(ctx, experiments or [])
     ]
     runs = _chosen(plans, only or [], exclude or [])

@@ -142,6 +142,7 @@ def _studies(ctx: typer.Context, one: asked.Asked, scale: str) -> "list[Study]":
         given["only"] or [],
         given["exclude"] or [],
         _grid(given["grid"] or []),
+        given["data_root"],
     )
 
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pflbench import datasets
-from pflbench.data import prepared
+from pflbench.data import arrays, loader_file, prepared
+from pflbench.data.arrays import UNITS, Arrays
 from pflbench.data.prepared import Data
 from pflbench.data.torchvision_files import NotFound
 from pflbench.errors import RunFailed, UserError, unknown
@@ -84,7 +84,7 @@ def load(spec: str, root: Path | None = None) -> Data:
             f"data set {source.name!r} is not in {folder}; get it with: {command}"
         ) from error
     remark = getattr(source.module, "remark", None)  # of a data set that may be odd
-    if remark is not None and (text := remark(source.argument, data.y)):
+    if remark is not None and (text := remark(source.argument, data)):
         warnings.warn(text, stacklevel=2)
     return data
 
@@ -118,9 +118,7 @@ def download(spec: str, root: Path | None = None, progress: Callable[[str], None
         raise RunFailed(
             f"could not get data set {source.name!r} into {folder}: {reason}"
         ) from error
-    progress(
-        f"{source.title}: {len(data.y)} images of {data.classes} classes, digest {data.digest}"
-    )
+    progress(f"{source.title}: {data.size}, digest {data.digest}")
     return data
 
 
@@ -135,11 +133,11 @@ def import_files(name: str, files: Path, root: Path | None = None) -> tuple[Data
     try:
         return _load(source, folder), False
     except NotFound:
-        x, y = source.module.convert(files)
-    _verify(source, files, x, y)
-    _verify_content(source, files, x, y)
+        found = arrays.of(source.module.convert(files))
+    _verify(source, files, found)
+    _verify_content(source, files, found)
     try:
-        return prepared.write(name, source.title, source.folder(folder), x, y), True
+        return prepared.write(name, source.title, source.folder(folder), found), True
     except OSError as error:
         raise _unwritable(folder, error) from error
 
@@ -162,6 +160,8 @@ def describe(name: str, root: Path | None = None) -> tuple[str, str]:
 
 
 def _find(spec: str) -> _Source:
+    if spec.endswith(".py"):
+        return _Source(spec, loader_file.NAME, spec, loader_file)
     name, _, argument = spec.partition(":")
     if name not in (known := names()):
         raise unknown("data set", name, known)
@@ -174,10 +174,10 @@ def _load(source: _Source, root: Path) -> Data:
     folder = source.folder(root)
     data = prepared.open_folder(source.spec, source.title, folder)
     if data is None:
-        x, y = source.module.read(root, source.argument)
-        _verify(source, root, x, y)
+        found = arrays.of(source.module.read(root, source.argument))
+        _verify(source, root, found)
         try:
-            data = prepared.write(source.spec, source.title, folder, x, y)
+            data = prepared.write(source.spec, source.title, folder, found)
         except OSError as error:
             raise _unwritable(root, error) from error
     else:
@@ -185,41 +185,45 @@ def _load(source: _Source, root: Path) -> Data:
     return data
 
 
-def _verify(
-    source: _Source, root: Path, x: npt.NDArray[np.uint8], y: npt.NDArray[np.int64]
-) -> None:
+def _verify(source: _Source, root: Path, found: Arrays) -> None:
     """Labels are not negative; a published data set has its published numbers of images and
     classes.
     """
+    x, y = found.x, found.y
     if len(y) == 0 or y.min() < 0:
         raise UserError(f"data set {source.spec!r} in {root} is empty or has a negative label")
-    images, classes = len(y), int(y.max()) + 1
-    wanted = getattr(source.module, "SAMPLES", images), getattr(source.module, "CLASSES", classes)
-    if (images, classes) != wanted or len(x) != images:
+    samples, classes = len(y), found.classes
+    wanted = getattr(source.module, "SAMPLES", samples), getattr(source.module, "CLASSES", classes)
+    if (samples, classes) != wanted or len(x) != samples:
+        unit = UNITS[x.dtype.name]
         raise UserError(
-            f"data set {source.spec!r} in {root} has {len(x)} images, {images} labels and {classes} classes"
-            f" where {source.title} has {wanted[0]} images and {wanted[1]} classes; delete its files and get it again"
+            f"data set {source.spec!r} in {root} has {len(x)} {unit}, {samples} labels and {classes} classes"
+            f" where {source.title} has {wanted[0]} {unit} and {wanted[1]} classes; delete its files and get it again"
+        )
+    users = getattr(source.module, "CLIENTS", None)
+    if users is not None and len(found.client_names) != users:
+        raise UserError(
+            f"data set {source.spec!r} in {root} has {len(found.client_names)} users where"
+            f" {source.title} has {users}; delete its files and get it again"
         )
 
 
-def _verify_content(
-    source: _Source, files: Path, x: npt.NDArray[np.uint8], y: npt.NDArray[np.int64]
-) -> None:
-    """Every class has the same number of images, as in the published data sets that can be
-    imported, and all bytes are theirs.
+def _verify_content(source: _Source, files: Path, found: Arrays) -> None:
+    """All bytes are those of the published data set, and every class has the same number of samples
+    where that is so in it.
     """
-    counts = np.bincount(y)
-    wanted = len(y) // len(counts)
-    if (counts != wanted).any():
+    counts = np.bincount(found.y)
+    wanted = len(found.y) // len(counts)
+    if getattr(source.module, "BALANCED", True) and (counts != wanted).any():
         raise UserError(
-            f"{files} has from {counts.min()} to {counts.max()} images of a class"
+            f"{files} has from {counts.min()} to {counts.max()} {UNITS[found.x.dtype.name]} of a class"
             f" where {source.title} has {wanted} of each"
         )
-    digest = prepared.digest(x, y)
-    if digest != source.module.DIGEST:
+    digest, right = prepared.digest(found), getattr(source.module, "DIGEST", None)
+    if right is not None and digest != right:
         raise UserError(
             f"the images or labels of {files} are not those of {source.title}:"
-            f" their digest is {digest} and not {source.module.DIGEST}"
+            f" their digest is {digest} and not {right}"
         )
 
 

@@ -1,8 +1,9 @@
-"""Which samples every client has: Dirichlet, pathological and IID partitions of a pooled data set.
+"""Which samples every client has: Dirichlet, pathological, IID and natural partitions of a pooled
+data set.
 
-A partition depends on its spec, its own seed and the labels only. Every client's samples are split
-into a training and a test part at random, without stratification. Scarcity and a validation part,
-if asked for, are then taken from the training part.
+A partition depends on its spec, its own seed, the labels and, if natural, the owners only. Every
+client's samples are split into a training and a test part at random, without stratification.
+Scarcity and a validation part, if asked for, are then taken from the training part.
 """
 
 import functools
@@ -14,12 +15,19 @@ from pathlib import Path
 
 import numpy as np
 
-from pflbench.data import partition_file, scarcity
+from pflbench.data import natural, partition_file, scarcity
 from pflbench.data.label_skew import Ints, dirichlet, pathological, repair
 from pflbench.errors import UserError, unknown
 from pflbench.rng import numpy_stream
 
-KINDS = {"dir": "dir:BETA", "path": "path:CLASSES", "iid": "iid", "file": "file:PATH"}
+KINDS = {
+    "dir": "dir:BETA",
+    "path": "path:CLASSES",
+    "iid": "iid",
+    "natural": "natural",
+    "domains": "domains:K",
+    "file": "file:PATH",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +73,7 @@ class Options:
     not touch it.
     """
 
-    clients: int | None = 20  # None: as many as the file has
+    clients: int | None = 20  # None: as many as the file, or a natural partition, has
     seed: int = 0
     test_fraction: float = 0.25  # of a client's samples, rounded
     min_samples: int = 10  # that every client has, training and test together
@@ -77,8 +85,11 @@ class Options:
     validation: float = 0.0  # of the training samples that are left, held out
 
 
-def make(spec: str, y: Ints, classes: int, options: Options | None = None) -> Partition:
-    """The partition `dir:BETA`, `path:CLASSES`, `iid` or `file:PATH` of samples with the labels y.
+def make(
+    spec: str, y: Ints, classes: int, options: Options | None = None, owner: Ints | None = None
+) -> Partition:
+    """The partition `dir:BETA`, `path:CLASSES`, `iid`, `natural`, `domains:K` or `file:PATH` of
+    samples with the labels y and, for the natural ones, these owners.
 
     The test part is never reduced, so that accuracies are comparable.
     """
@@ -90,7 +101,7 @@ def make(spec: str, y: Ints, classes: int, options: Options | None = None) -> Pa
     if kind == "file":
         whole = Partition(**partition_file.read(argument, len(y), options.clients))
     else:
-        owned = _resized(_divided(spec, y, classes, options), y, options)
+        owned = _resized(_divided(spec, y, classes, options, owner), y, options)
         pairs = [_split(rows, options, client) for client, rows in enumerate(owned)]
         whole = Partition(tuple(train for train, _ in pairs), tuple(test for _, test in pairs))
     train = scarcity.reduced(
@@ -115,6 +126,8 @@ def _check(kind: str, options: Options) -> None:
     for name in ("samples_per_client", "max_samples"):
         if kind == "file" and getattr(options, name) is not None:
             raise UserError(f"{name} cannot be used with file:PATH, whose sizes are given")
+    if options.overlap and kind in natural.KINDS:
+        raise UserError(f"overlap cannot be used with {KINDS[kind]}: samples have owners")
     _check_sizes(options)
 
 
@@ -154,10 +167,14 @@ def _number_of_clients(options: Options, samples: int) -> int:
     return clients
 
 
-def _divided(spec: str, y: Ints, classes: int, options: Options) -> list[Ints]:
-    """All samples, each given to one client: per client its sorted indices."""
-    clients = _number_of_clients(options, len(y))
+def _divided(spec: str, y: Ints, classes: int, options: Options, owners: Ints | None) -> list[Ints]:
+    """The samples, each given to one client: per client its sorted indices."""
     kind, _, argument = spec.partition(":")
+    if kind == "natural":
+        return natural.natural(spec, owners, options.clients, options.min_samples)
+    if kind == "domains":
+        return natural.domains(spec, owners, options.clients, options.min_samples, options.seed)
+    clients = _number_of_clients(options, len(y))
     rng = numpy_stream("partition", options.seed, kind)
     if kind == "iid":
         if argument:

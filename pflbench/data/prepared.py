@@ -1,7 +1,8 @@
 """Prepared data: arrays in a folder, memory-mapped, so that all worker processes share one copy.
 
-A folder holds `x.npy`, `y.npy` and `meta.json` (sizes, times and digest). It is written under a
-temporary name and renamed, so processes that prepare the same data at once cannot see half of it.
+A folder holds `x.npy`, `y.npy`, `client.npy` where samples have owners, and `meta.json` (names,
+sizes, times and digest). It is written under a temporary name and renamed, so processes that
+prepare the same data at once cannot see half of it.
 """
 
 import contextlib
@@ -10,16 +11,17 @@ import json
 import os
 import secrets
 import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from pflbench.data.arrays import KINDS, UNITS, Array, Arrays
+from pflbench.data.label_skew import Ints
 from pflbench.errors import RunFailed, UserError
 
-ARRAYS = ("x.npy", "y.npy")
 META = "meta.json"
 
 
@@ -31,33 +33,52 @@ class Data:
 
     name: str  # as the user gave it: "digits", "npz:cifar10-sample.npz"
     title: str  # for tables: "Digits", "cifar10-sample.npz"
-    x: npt.NDArray[np.uint8]  # (n, channels, height, width), memory-mapped, read-only
-    y: npt.NDArray[np.int64]  # (n,)
+    x: Array  # (n, channels, height, width) of images, memory-mapped, read-only; see `kind`
+    y: Ints  # (n,)
     classes: int
-    digest: str  # 16 hex digits of SHA-256 over the shapes and bytes of x and y
+    digest: (
+        str  # 16 hex digits of SHA-256 over the shapes and bytes of x and y, and what else it has
+    )
     folder: Path
+    client: Ints | None = None  # (n,): whose a sample is, as a place in client_names
+    class_names: tuple[str, ...] = ()
+    client_names: tuple[str, ...] = ()
+    vocabulary: int | None = None  # number of different tokens
 
     @property
-    def shape(self) -> tuple[int, int, int]:
-        """(channels, height, width)."""
-        channels, height, width = self.x.shape[1:]
-        return channels, height, width
+    def kind(self) -> str:
+        """images (uint8), features (float32) or tokens (int64)."""
+        return KINDS[self.x.dtype.name]
+
+    @property
+    def size(self) -> str:
+        """How much there is of it, in words."""
+        return f"{len(self.y)} {UNITS[self.x.dtype.name]} of {self.classes} classes"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of a sample: (channels, height, width) of an image."""
+        return self.x.shape[1:]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return reopen, (self.name, self.title, self.folder)
 
 
-def digest(x: npt.NDArray[np.uint8], y: npt.NDArray[np.int64]) -> str:
-    """16 hex digits of all images and labels."""
+def digest(found: Arrays | Data) -> str:
+    """16 hex digits of all samples and labels and, where there are any, owners and names."""
+    x, y = found.x, found.y
     sha = hashlib.sha256(repr((x.shape, y.shape)).encode())
     sha.update(np.ascontiguousarray(x).data)
     sha.update(np.ascontiguousarray(y, dtype="<i8").data)
+    if x.dtype != np.uint8 or found.client is not None or found.class_names:
+        names = found.class_names, found.client_names
+        sha.update(repr((x.dtype.name, found.vocabulary, *names)).encode())
+    if found.client is not None:
+        sha.update(np.ascontiguousarray(found.client, dtype="<i8").data)
     return sha.hexdigest()[:16]
 
 
-def write(
-    name: str, title: str, folder: Path, x: npt.NDArray[np.uint8], y: npt.NDArray[np.int64]
-) -> Data:
+def write(name: str, title: str, folder: Path, found: Arrays) -> Data:
     """Write the folder under a temporary name and rename it.
 
     Where there is one already, another process was quicker, or it is damaged: its files are then
@@ -67,15 +88,20 @@ def write(
     part = folder.with_name(f".{folder.name}-{secrets.token_hex(8)}")
     part.mkdir(parents=True)
     try:
-        np.save(part / "x.npy", x, allow_pickle=False)
-        np.save(part / "y.npy", y, allow_pickle=False)
-        sizes = {file: (part / file).stat().st_size for file in ARRAYS}
+        arrays = {"x.npy": found.x, "y.npy": found.y, "client.npy": found.client}
+        files = [file for file, array in arrays.items() if array is not None]
+        for file in files:
+            np.save(part / file, np.asarray(arrays[file]), allow_pickle=False)
         meta = {
-            "digest": digest(x, y),
-            "classes": int(y.max()) + 1,
-            "shape": list(x.shape),
-            "bytes": sizes,
-            "times": _times(part),
+            "digest": digest(found),
+            "classes": found.classes,
+            "shape": list(found.x.shape),
+            "dtype": found.x.dtype.name,
+            "class_names": found.class_names,
+            "client_names": found.client_names,
+            "vocabulary": found.vocabulary,
+            "bytes": {file: (part / file).stat().st_size for file in files},
+            "times": _times(part, files),
         }
         (part / META).write_text(json.dumps(meta), encoding="utf-8")
         try:
@@ -84,7 +110,7 @@ def write(
             if not folder.is_dir():
                 raise
             if open_folder(name, title, folder) is None:
-                for file in (*ARRAYS, META):
+                for file in (*files, META):
                     os.replace(part / file, folder / file)
     finally:
         shutil.rmtree(part, ignore_errors=True)
@@ -99,18 +125,22 @@ def open_folder(name: str, title: str, folder: Path) -> Data | None:
         meta = json.loads((folder / META).read_text(encoding="utf-8"))
         if any((folder / file).stat().st_size != size for file, size in meta["bytes"].items()):
             return None
-        x = np.load(folder / "x.npy", mmap_mode="r", allow_pickle=False)
-        y = np.load(folder / "y.npy", mmap_mode="r", allow_pickle=False)
+        arrays = {
+            Path(file).stem: np.load(folder / file, mmap_mode="r", allow_pickle=False)
+            for file in meta["bytes"]
+        }
+        x, y, client = arrays["x"], arrays["y"], arrays.get("client")
         right = (
             list(x.shape) == meta["shape"]
             and y.shape == x.shape[:1]
-            and (x.dtype, y.dtype) == (np.uint8, np.int64)
+            and (x.dtype.name, y.dtype) == (meta.get("dtype", "uint8"), np.int64)
         )
-        return (
-            Data(name, title, x, y, int(meta["classes"]), str(meta["digest"]), folder)
-            if right
-            else None
-        )
+        if not right:
+            return None
+        names = {key: tuple(meta.get(key, ())) for key in ("class_names", "client_names")}
+        classes, found = int(meta["classes"]), str(meta["digest"])
+        more: dict[str, Any] = {"client": client, "vocabulary": meta.get("vocabulary"), **names}
+        return Data(name, title, x, y, classes, found, folder, **more)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError):
         return None
 
@@ -127,10 +157,10 @@ def verify(data: Data, always: bool = False) -> None:
     then or if asked to.
     """
     meta = json.loads((data.folder / META).read_text(encoding="utf-8"))
-    times = _times(data.folder)
+    times = _times(data.folder, meta["bytes"])
     if meta.get("times") == times and not always:
         return
-    found = digest(data.x, data.y)
+    found = digest(data)
     if found != data.digest:
         raise UserError(
             f"the prepared data in {data.folder} were changed: their digest is {found} and not"
@@ -142,6 +172,6 @@ def verify(data: Data, always: bool = False) -> None:
         os.replace(aside, data.folder / META)
 
 
-def _times(folder: Path) -> dict[str, int]:
+def _times(folder: Path, files: Iterable[str]) -> dict[str, int]:
     """When the arrays were written, in nanoseconds."""
-    return {file: (folder / file).stat().st_mtime_ns for file in ARRAYS}
+    return {file: (folder / file).stat().st_mtime_ns for file in files}

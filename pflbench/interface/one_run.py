@@ -47,7 +47,7 @@ def run(
         result.model(3).predict(x)
     """
     plugin, folder = plugin_of(method), Path(data_root) if data_root else None
-    chosen = make_run(plugin, settings, hparams_of(method, hparams))
+    chosen = make_run(plugin, settings, hparams_of(method, hparams), data_root=folder)
     setup = runner.prepare(chosen, plugin, folder, device)
     do(
         setup,

@@ -10,6 +10,7 @@ from typing import Any
 
 from pflbench.api import OPTIONS, Algorithm, Hparams
 from pflbench.config import Run, checked, typed
+from pflbench.data import datasets, natural
 from pflbench.data.npz import plain_arrays
 from pflbench.errors import UserError, unknown
 from pflbench.hparams import SWITCHES
@@ -23,12 +24,14 @@ def make_run(
     settings: Mapping[str, Any],
     hparams: Mapping[str, Any],
     name: str | None = None,
+    data_root: Path | None = None,
 ) -> Run:
     """A run of a method (its name, the path of its file, or its class), under another name than
-    its own if one is given.
+    its own if one is given. `data_root` is where the data are, if they must be asked how many
+    clients there are.
     """
     cls = registry.load(method) if isinstance(method, str) else method
-    run = Run(name or registry.name_of(cls), **_with_clients(checked(settings)))
+    run = Run(name or registry.name_of(cls), **_with_clients(checked(settings), data_root))
     complete_hparams = complete(registry.hparams_type(cls), hparams, run.dataset, cls.title)
     version = registry.version_of(cls)
     return dataclasses.replace(run, hparams=stored(complete_hparams), version=version)
@@ -112,15 +115,21 @@ def default_for(f: "dataclasses.Field[Any]", dataset: str) -> Any:
     return per_dataset[max(matching, key=len)] if matching else f.default
 
 
-def _with_clients(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings in which a partition from a file says how many clients there are, unless the user
-    does.
+def _with_clients(settings: dict[str, Any], data_root: Path | None) -> dict[str, Any]:
+    """Settings in which a partition from a file, or a natural one, says how many clients there are,
+    unless the user does.
     """
     kind, _, path = settings.get("partition", "").partition(":")
-    if kind != "file" or not path or settings.get("clients") is not None:
+    if settings.get("clients") is not None:
         return settings
-    arrays = plain_arrays(path)  # the partition checks their names
-    return {**settings, "clients": max(1, sum(name.startswith("train_") for name in arrays))}
+    if kind == "file" and path:
+        arrays = plain_arrays(path)  # the partition checks their names
+        return {**settings, "clients": max(1, sum(name.startswith("train_") for name in arrays))}
+    if kind == "natural":
+        owner = datasets.load(settings.get("dataset", Run.dataset), data_root).client
+        least = settings.get("min_samples", Run.min_samples)
+        return {**settings, "clients": natural.number(owner, least)}
+    return settings
 
 
 def _check_allowed(f: "dataclasses.Field[Any]", value: Any, title: str) -> None:

@@ -71,3 +71,74 @@ class $title(Algorithm):
         """What is evaluated at `post`, right after `client_update`; client.state is the new one."""
         return reply["theta"]
 '''
+
+NETWORK = '''"""$title: what the network is, in a line."""
+
+# This file is a whole network: as it is, it has two hidden layers and takes samples of any shape.
+# Change what is between, then `pflbench check`.
+
+import math
+
+from torch import nn
+
+# Which samples `pflbench check` tries it on; without SHAPES, usual ones are tried.
+SHAPES = [(1, 28, 28), (30,)]
+
+
+def build(shape: tuple[int, ...], classes: int, width: int) -> tuple[nn.Module, nn.Module]:
+    """The body, which gives representations (samples, k), and the head, which gives logits.
+
+    `shape` is that of a sample: (channels, height, width) of an image, (channels, length) of a
+    series, (entries,) of features. For tokens, shape is (length,), and a parameter `vocabulary`
+    says how many there are. `width` is what --width asks for as k.
+    """
+    body = nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(math.prod(shape), 2 * width),
+        nn.ReLU(),
+        nn.Linear(2 * width, width),
+        nn.ReLU(),
+    )
+    head = nn.Linear(width, classes)
+    return body, head
+'''
+
+DATASET = '''"""$title: what the data are, and where they come from, in a line."""
+
+# This file is a whole data set: as it is, it makes up features of 12 people who do 3 things.
+# Make `load` read your own, then `pflbench check`.
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+TITLE = "$title"  # in tables
+# The arrays are kept in the data folder, and made again when this file changes, or one of these:
+FILES: list[str] = []  # files that `load` reads, as seen from this one: ["measured.csv"]
+
+
+def load(root: Path) -> dict[str, Any]:
+    """The arrays of all samples, training and test together; clients and tests are chosen later.
+
+    `root` is the data folder of pflbench, a place for downloads. Nothing may be random but by a
+    seed of its own, as here.
+    """
+    rng = np.random.default_rng(0)
+    person = np.repeat(np.arange(12), 40)
+    y = rng.integers(0, 3, len(person))
+    # What every person adds to the features of a class: feature skew between clients.
+    centre = rng.normal(size=(3, 20)) + 0.5 * rng.normal(size=(12, 1, 20))
+    x = centre[person, y] + rng.normal(size=(len(y), 20))
+    return {
+        # The type says what samples are, the first axis counts them:
+        #     uint8    images (height, width), with channels first or last; networks see [-1, 1]
+        #     float32  features of any shape: (entries,), (channels, length), ...; standardized
+        #     int64    rows of tokens (length,), 0 filling short ones up; --model text
+        "x": x.astype(np.float32),
+        # Labels 0, 1, 2, ... or texts, which are sorted and numbered.
+        "y": np.array(["sit", "stand", "walk"])[y],
+        # Optional: whose a sample is, a number or a text, for --partition natural or domains:K.
+        "client": person,
+    }
+'''

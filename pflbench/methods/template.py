@@ -1,7 +1,10 @@
-"""`pflbench new`: the file of a new method, which works as it is and explains itself."""
+"""`pflbench new`: the file of a new method, network or data set, which works as it is and explains
+itself.
+"""
 
 import contextlib
 import keyword
+from collections.abc import Iterable
 from datetime import date
 from pathlib import Path
 from string import Template
@@ -10,9 +13,19 @@ from pflbench.errors import UserError
 from pflbench.methods import registry, skeletons
 from pflbench.methods.files import plain
 
+TEXTS = {
+    "method": skeletons.METHOD,
+    "network": skeletons.NETWORK,
+    "data set": skeletons.DATASET,
+}
 
-def new(name: str, folder: Path | None = None) -> Path:
-    """Write the file of a method and return its path."""
+
+def new(
+    name: str, folder: Path | None = None, kind: str = "method", others: Iterable[str] = ()
+) -> Path:
+    """Write the file of a method, a network or a data set and return its path; `others` of its kind
+    are there already.
+    """
     if (
         not name.isidentifier()
         or not name.isascii()
@@ -20,18 +33,19 @@ def new(name: str, folder: Path | None = None) -> Path:
         or name.startswith("_")
     ):
         raise UserError(
-            f"{name!r} cannot name a method: use letters, digits and underscores, as in my_method"
+            f"{name!r} cannot name a {kind}: use letters, digits and underscores,"
+            f" as in my_{kind.replace(' ', '_')}"
         )
-    taken = {plain(known): known for known in registry.names()}
+    taken = {plain(known): known for known in others or registry.names()}
     if plain(name) in taken:
-        raise UserError(f"the name {name!r} is taken by the method {taken[plain(name)]!r}")
+        raise UserError(f"the name {name!r} is taken by the {kind} {taken[plain(name)]!r}")
     if folder is None:
-        folder = Path("algorithms") if is_checkout(Path()) else Path()
+        folder = Path("algorithms") if kind == "method" and is_checkout(Path()) else Path()
     path = folder / f"{name.lower()}.py"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
-            file.write(text(name))
+            file.write(text(name, kind))
     except FileExistsError as error:
         there = path if path.exists() else folder
         raise UserError(f"{there} is there already and is not overwritten") from error
@@ -42,9 +56,9 @@ def new(name: str, folder: Path | None = None) -> Path:
     return path
 
 
-def text(name: str) -> str:
+def text(name: str, kind: str = "method") -> str:
     """What is in the file."""
-    return Template(skeletons.METHOD).substitute(title=class_name(name), year=date.today().year)
+    return Template(TEXTS[kind]).substitute(title=class_name(name), year=date.today().year)
 
 
 def is_checkout(folder: Path) -> bool:

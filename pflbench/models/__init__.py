@@ -106,7 +106,11 @@ def _made(
             raise UserError(f"model {name!r} takes no tokens; use --model text")
         return function(shape, classes, width)
     if vocabulary is None and parameter.default is parameter.empty:
-        raise UserError(f"model {name!r} needs samples of tokens; these are numbers, {shape}")
+        fits = {3: "cnn", 2: "cnn1d"}.get(len(shape), "mlp")
+        raise UserError(
+            f"model {name!r} needs samples of tokens; these are numbers, {shape};"
+            f" use --model {fits}"
+        )
     return function(shape, classes, width, vocabulary=vocabulary)
 
 

@@ -43,9 +43,10 @@ def cnn_bn(shape: tuple[int, ...], classes: int, width: int) -> list[Unit]:
 def cnn1d(shape: tuple[int, ...], classes: int, width: int) -> list[Unit]:
     """`cnn` for series: convolutions and poolings along the time."""
     if len(shape) != 2 or shape[1] < SMALLEST:
+        fits = "cnn" if len(shape) == 3 else "mlp"
         raise UserError(
             f"model 'cnn1d' needs series (channels, length) of at least {SMALLEST} points,"
-            f" not samples of the shape {shape}; use --model mlp"
+            f" not samples of the shape {shape}; use --model {fits}"
         )
     channels, *length = shape
     return [

@@ -13,9 +13,10 @@ def image_sides(model: str, shape: tuple[int, ...], least: int = 1) -> tuple[int
     too small.
     """
     if len(shape) != 3:
+        fits = "cnn1d or mlp" if len(shape) == 2 else "mlp"
         raise UserError(
             f"model {model!r} needs images (channels, height, width), not samples of the shape"
-            f" {shape}; use --model mlp"
+            f" {shape}; use --model {fits}"
         )
     channels, height, width = shape
     if min(height, width) < least:

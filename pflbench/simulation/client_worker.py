@@ -32,6 +32,7 @@ from pflbench.config import Run
 from pflbench.data.label_skew import Ints
 from pflbench.data.partition import Partition
 from pflbench.data.prepared import Data
+from pflbench.data.standard import Standard
 from pflbench.errors import UserError
 from pflbench.logs import Work, collect_work
 from pflbench.methods import registry
@@ -61,6 +62,7 @@ class Setup:
     data: Data
     partition: Partition
     device: str = "cpu"
+    standard: Standard | None = None  # of features that are standardized
 
     def algorithm(self) -> Algorithm:
         """The method of this run, on its task."""
@@ -79,6 +81,8 @@ class Setup:
             device=device_of(self.device),
             pretrained=run.body_weights is not None,
             another=lambda draw: self._network(draw)[1],
+            dtype=getattr(torch, data.x.dtype.name),
+            standard=self._mean_and_std(),
         )
         hp = registry.hparams_type(cls)(**run.hparams)
         if hp.augment != "none" and not is_of_images(data):
@@ -96,10 +100,20 @@ class Setup:
             head_layers=run.head_layers,
             seed=run.seed,
             draw=draw,
+            vocabulary=data.vocabulary,
         )
         if run.body_weights is not None:
             initial.update(models.load_body(run.body_weights, initial))
         return skeleton, initial, width
+
+    def _mean_and_std(self) -> tuple[Tensor, Tensor] | None:
+        """Of features, in a shape that fits samples, on the device."""
+        if self.standard is None:
+            return None
+        axes = (-1, *[1] * (len(self.data.shape) - 1))
+        mean, std = torch.tensor(self.standard.mean), torch.tensor(self.standard.std)
+        device = device_of(self.device)
+        return mean.reshape(axes).to(device), std.reshape(axes).to(device)
 
 
 def is_of_images(data: Data) -> bool:

@@ -2,8 +2,8 @@
 taken and stored.
 
 `representations.npz` has one row per sample, clients in ascending order: `z` (m, k) float32, `y` (m,)
-labels, `client` (m,) ids, `sample` (m,) rows in the pooled data set, and `x` (m, channels, height,
-width) uint8, the samples themselves.
+labels, `client` (m,) ids, `sample` (m,) rows in the pooled data set, and `x` (m, ...),
+the samples themselves as the data set has them.
 """
 
 import io

@@ -10,6 +10,7 @@ from typing import Any
 from pflbench.config import Run
 from pflbench.data import datasets, partition
 from pflbench.data.prepared import Data
+from pflbench.data.standard import standard
 from pflbench.errors import RunFailed, UserError
 from pflbench.records import extension, models, provenance
 from pflbench.records.leases import FINAL, Lease, LeaseLost, Leases
@@ -38,8 +39,13 @@ def prepare(
     user shows here, before any file.
     """
     loaded = data or datasets.load(run.dataset, data_root)
-    split = partition.make(run.partition, loaded.y, loaded.classes, _partition_options(run))
-    setup = Setup(run, plugin or run.algorithm, loaded, split, device)
+    split = partition.make(
+        run.partition, loaded.y, loaded.classes, _partition_options(run), loaded.client
+    )
+    scale = None
+    if loaded.kind == "features" and run.standardize:  # by the samples that are trained on
+        scale = standard(loaded.x, split.train[: run.seen_clients])
+    setup = Setup(run, plugin or run.algorithm, loaded, split, device, scale)
     setup.algorithm()  # fails where its hyperparameters, its network or the device do not fit
     return setup
 

@@ -49,7 +49,7 @@ class ClientModel(nn.Module):
         batches of the same size.
         """
         task = self._algorithm.task
-        samples = _checked(x, task.shape)
+        samples = _checked(x, task.shape, task.dtype)
         with one_thread():
             scores = [
                 self._algorithm.predict(self._model, task.pixels(batch)).cpu()
@@ -72,13 +72,13 @@ def _network(algorithm: Algorithm, model: Model) -> Net | None:
     return task.net(dict(model)) if plain else None
 
 
-def _checked(x: Samples, shape: tuple[int, ...]) -> Tensor:
+def _checked(x: Samples, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     """Samples as the data set has them, as a tensor."""
     found = x if isinstance(x, Tensor) else torch.from_numpy(np.array(x))
-    if found.shape[1:] != shape or found.dtype != torch.uint8:
-        kind = str(found.dtype).removeprefix("torch.")
+    if found.shape[1:] != shape or found.dtype != dtype:
+        kind, wanted = (str(one).removeprefix("torch.") for one in (found.dtype, dtype))
         raise UserError(
-            f"samples are {kind} of the shape {tuple(found.shape)}: must be uint8 of the shape"
+            f"samples are {kind} of the shape {tuple(found.shape)}: must be {wanted} of the shape"
             f" {('n', *shape)}, as in the data set of the run".replace("'", "")
         )
     return found

@@ -108,7 +108,13 @@ def _without(block: Table, given: Mapping[str, Any]) -> Table:
     return kept
 
 
-def make(name: str, table: Mapping[str, Any], scale: str = "paper", command: str = "") -> Plan:
+def make(
+    name: str,
+    table: Mapping[str, Any],
+    scale: str = "paper",
+    command: str = "",
+    data_root: Path | None = None,
+) -> Plan:
     """The runs that a table describes, at a scale, each of them checked."""
     for key in table:
         if key not in KEYS and key not in SETTINGS:
@@ -130,7 +136,7 @@ def make(name: str, table: Mapping[str, Any], scale: str = "paper", command: str
             layers = [table, scenario, variant, *(single.get(called, {}) for single in own)]
             settings, hparams = _merged(layers)
             settings = {**scaled(settings, tier), "seed": seed}
-            run = make_run(method, settings, hparams, names[plugin])
+            run = make_run(method, settings, hparams, names[plugin], data_root)
             words = _words([run.dataset, run.partition], scenario), _words([], variant)
             runs.append(Planned(run.id, plugin, *words, run))
     full = name if scale == "paper" else f"{name}-{scale}"

@@ -34,28 +34,31 @@ def for_file(table: Table, file: Path) -> Table:
 def _moved(table: Table, move: Callable[[str], str]) -> Table:
     given = table.get("algorithms")
     every = [given] if isinstance(given, str) else given
-    table = _moved_networks(table, move)
+    table = _moved_files(table, move)
     if not isinstance(every, list) or not any(map(_is_path, every)):
         return table
     return {**table, "algorithms": [move(one) if _is_path(one) else one for one in every]}
 
 
-def _moved_networks(layer: Any, move: Callable[[str], str]) -> Any:
-    """A table or block, with the paths in `model` moved, also in its blocks and single methods."""
+def _moved_files(layer: Any, move: Callable[[str], str]) -> Any:
+    """A table or block, with the paths in `model` and `dataset` moved, also in its blocks and single
+    methods.
+    """
     if not isinstance(layer, dict):
         return layer
     new = dict(layer)
-    given = layer.get("model")
-    if isinstance(given, list):
-        new["model"] = [move(one) if _is_path(one) else one for one in given]
-    elif isinstance(given, str) and _is_path(given):
-        new["model"] = move(given)
+    for name in ("model", "dataset"):
+        given = layer.get(name)
+        if isinstance(given, list):
+            new[name] = [move(one) if _is_path(one) else one for one in given]
+        elif isinstance(given, str) and _is_path(given):
+            new[name] = move(given)
     for key in ("scenarios", "variants"):
         if isinstance(layer.get(key), list):
-            new[key] = [_moved_networks(block, move) for block in layer[key]]
+            new[key] = [_moved_files(block, move) for block in layer[key]]
     if isinstance(layer.get("methods"), dict):
         own = layer["methods"].items()
-        new["methods"] = {name: _moved_networks(values, move) for name, values in own}
+        new["methods"] = {name: _moved_files(values, move) for name, values in own}
     return new
 
 

@@ -195,11 +195,12 @@ def studies(
     only: Sequence[str] = (),
     exclude: Sequence[str] = (),
     grid: Grid | None = None,
+    data_root: Path | None = None,
 ) -> list[Study]:
     """The searches of an experiment: every method that `only` and `exclude` leave, in every
     scenario that they leave. With a `grid`, all its values are tried and nothing else.
     """
-    whole = experiment.make(name, table).runs
+    whole = experiment.make(name, table, data_root=data_root).runs
     experiment.check_only(whole, only)
     taken = {planned.run.seed for planned in whole}
     if shared := sorted(taken & {*seeds}):
@@ -212,7 +213,8 @@ def studies(
         experiment.blocks(table, "scenarios"), experiment.blocks(table, "variants")
     ):
         here = {**table, "scenarios": [block], "variants": [variant], "seeds": [*seeds]}
-        runs = experiment.chosen(experiment.make(name, here, scale).runs, only, exclude)
+        made = experiment.make(name, here, scale, data_root=data_root)
+        runs = experiment.chosen(made.runs, only, exclude)
         for plugin in dict.fromkeys(run.plugin for run in runs):
             first = [_held_out(run) for run in runs if run.plugin == plugin]
             cells.append((block, variant, first))

@@ -25,6 +25,8 @@ def root(tmp_path, monkeypatch):
 
 def test_names_are_the_files_of_the_package():
     assert datasets.names() == [
+        "ag_news",
+        "breast_cancer",
         "cifar10",
         "cifar100",
         "digits",
@@ -32,6 +34,7 @@ def test_names_are_the_files_of_the_package():
         "fashion_mnist",
         "npz",
         "synthetic",
+        "uci_har",
     ]
     for name in datasets.names():
         assert module(name).__doc__ and module(name).TITLE
@@ -168,16 +171,40 @@ X, Y = np.zeros((3, 5, 5), dtype=np.uint8), np.array([0, 1, 1])
 BAD_ARCHIVES = {
     "no y": ({"x": X}, "has no array y; its arrays: x"),
     "no arrays": ({}, "has no array x and no array y; its arrays: none"),
-    "float images": ({"x": X.astype(float), "y": Y}, "x must be uint8"),
+    "complex numbers": ({"x": X.astype(complex), "y": Y}, "x is complex128; it must be uint8"),
+    "one feature": ({"x": Y / 2, "y": Y}, r"x has the shape \(3,\); features are N x D"),
+    "not a number": ({"x": X + np.nan, "y": Y}, "3 samples of x have numbers that are not finite"),
+    "large floats": ({"x": X + 1e300, "y": Y}, "3 samples of x have numbers that are not finite"),
+    "tokens of pictures": ({"x": X.astype(int), "y": Y}, r"tokens \(integers\) are N x L"),
+    "negative token": ({"x": Y[:, None] - 1, "y": Y}, "x has the token -1"),
+    "wild token": ({"x": Y[:, None] * 10**9, "y": Y}, "x has the token 1000000000"),
+    "small vocabulary": (
+        {"x": Y[:, None] * 5, "y": Y, "vocabulary": np.array(5)},
+        "vocabulary must be a whole number of 6..",
+    ),
+    "few owners": ({"x": X, "y": Y, "client": Y[:2]}, r"client has the shape \(2,\)"),
+    "float owners": ({"x": X, "y": Y, "client": Y / 2}, "client must be integers or texts"),
+    "few names": (
+        {"x": X, "y": Y, "class_names": np.array(["a"])},
+        "y has the label 1 and class_names 1 names",
+    ),
+    "equal names": (
+        {"x": X, "y": Y, "class_names": np.array(["a", "a"])},
+        "class_names must be different texts",
+    ),
+    "names twice": (
+        {"x": X, "y": np.array(["a", "b", "b"]), "class_names": np.array(["a", "b"])},
+        "y has names already",
+    ),
     "flat": ({"x": X.reshape(3, 25), "y": Y}, r"x has the shape \(3, 25\)"),
     "many channels": (
         {"x": np.zeros((3, 9, 5, 5), dtype=np.uint8), "y": Y},
         "without an axis of 1..4 channels",
     ),
     "no images": ({"x": X[:0], "y": Y[:0]}, "x is empty"),
-    "float labels": ({"x": X, "y": Y / 2}, "y must be integers, not float64"),
+    "float labels": ({"x": X, "y": Y / 2}, "y must be integers or texts, not float64"),
     "one-hot labels": ({"x": X, "y": np.eye(3, dtype=int)}, "y must have one axis"),
-    "lengths": ({"x": X, "y": Y[:2]}, "x has 3 images and y has 2 labels"),
+    "lengths": ({"x": X, "y": Y[:2]}, "x has 3 samples and y has 2 labels"),
     "negative label": ({"x": X, "y": Y - 1}, "has the label -1"),
     "wild label": ({"x": X, "y": Y * 10**9}, "has the label 1000000000 and only 3 samples"),
     "objects": ({"x": X, "y": np.array([{}, 1, 2], dtype=object)}, "plain arrays"),

@@ -10,6 +10,7 @@ from PIL import Image
 
 from pflbench.cli.main import _exit_code
 from pflbench.data import datasets, prepared
+from pflbench.data.arrays import Arrays
 from pflbench.errors import UserError
 from tests.factories.data_files import counts, module, one_line, write_idx
 
@@ -47,7 +48,7 @@ def write_package(path, files):
 @pytest.fixture
 def root(tmp_path, monkeypatch):
     counts(monkeypatch, "cifar10", 12, CLASSES)
-    monkeypatch.setattr(module("cifar10"), "DIGEST", prepared.digest(X, Y))
+    monkeypatch.setattr(module("cifar10"), "DIGEST", prepared.digest(Arrays(X, Y)))
     return tmp_path / "root"
 
 
@@ -138,7 +139,7 @@ def idx_files(folder, x, y):
 def test_fashion_mnist_from_a_folder(root, tmp_path, monkeypatch):
     x, y = np.random.default_rng(0).integers(0, 256, (4, 28, 28)), np.array([1, 0, 1, 0])
     counts(monkeypatch, "fashion_mnist", 4, 2)
-    digest = prepared.digest(x[:, None].astype(np.uint8), y)
+    digest = prepared.digest(Arrays(x[:, None].astype(np.uint8), y))
     monkeypatch.setattr(module("fashion_mnist"), "DIGEST", digest)
     folder = idx_files(tmp_path / "files", x, y)
     before = sorted(folder.iterdir())
@@ -164,7 +165,9 @@ def test_a_folder_that_does_not_fit(root, tmp_path, monkeypatch):
 
 
 def test_a_data_set_without_a_converter(root, tmp_path):
-    with pytest.raises(UserError, match=r"'emnist' cannot be .*: cifar10, fashion_mnist") as caught:
+    with pytest.raises(
+        UserError, match=r"'emnist' cannot be .*: ag_news, cifar10, fashion_mnist"
+    ) as caught:
         datasets.import_files("emnist", tmp_path, root)
     one_line(caught)
 

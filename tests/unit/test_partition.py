@@ -571,7 +571,7 @@ BAD_REQUESTS = [
     ("path:10", {"clients": 200, "min_samples": 1}, "class 0 has 100 samples for the 200 clients"),
     ("iid:3", {}, "takes no argument"),
     ("idd", {}, "did you mean 'iid'"),
-    ("zipf:2", {}, "known: dir:BETA, file:PATH, iid, path:CLASSES"),
+    ("zipf:2", {}, "known: dir:BETA, domains:K, file:PATH, iid, natural, path:CLASSES"),
     ("file:", {}, "file:PATH"),
     ("file:/no/such.npz", {}, "cannot read /no/such.npz"),
     ("iid", {"clients": 0}, "at least 1, not 0"),

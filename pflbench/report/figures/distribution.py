@@ -87,10 +87,18 @@ def _figure(panels: Mapping[str, Ints], most: int, width: float) -> Any:
     return figure
 
 
-def circles(axes: Any, train: Ints, width: float, height: float, legend: Any = False) -> float:
+def circles(
+    axes: Any,
+    train: Ints,
+    width: float,
+    height: float,
+    legend: Any = False,
+    names: Sequence[str] = (),
+) -> float:
     """Draw them on axes of that many inches; the diameter of the largest, in points.
 
-    Clients are on x, classes on y; areas are proportional to the numbers of training samples.
+    Clients are on x, classes on y, by their names if there are any; areas are proportional to the
+    numbers of training samples.
     """
     import seaborn as sns
 
@@ -105,16 +113,17 @@ def circles(axes: Any, train: Ints, width: float, height: float, legend: Any = F
     axes.set(xlabel="client", ylabel="class")
     axes.set(xlim=(-0.6, clients - 0.4), ylim=(-0.6, classes - 0.4))
     axes.set_xticks(style.ticks(clients, width))
-    axes.set_yticks(style.ticks(classes, height))
+    shown = style.ticks(classes, height)
+    axes.set_yticks(shown, [names[int(place)] for place in shown] if names else None)
     return diameter
 
 
-def picture(train: Ints, title: str, path: Path) -> None:
+def picture(train: Ints, title: str, path: Path, names: Sequence[str] = ()) -> None:
     """The circles of one partition in a file of their own, with a legend."""
     form = path.suffix[1:]
     if form not in FORMS:
         raise UserError(f"cannot draw {path}: the name of a picture ends in .png, .pdf or .svg")
-    content = style.rendered(_picture(train, title), form)  # type: ignore[arg-type]
+    content = style.rendered(_picture(train, title, names), form)  # type: ignore[arg-type]
     try:
         path.write_bytes(content)
     except OSError as error:
@@ -122,12 +131,12 @@ def picture(train: Ints, title: str, path: Path) -> None:
 
 
 @style.themed
-def _picture(train: Ints, title: str) -> Any:
+def _picture(train: Ints, title: str, names: Sequence[str]) -> Any:
     clients, classes = train.shape
     width = max(min(CELL * clients, WIDEST), 2.4)
     height = max(min(CELL * classes, HIGHEST), 1.6)
     figure, (axes,) = style.canvas(width + 1.4, height + 0.7)
-    diameter = circles(axes, train, width, height, legend="brief")
+    diameter = circles(axes, train, width, height, "brief", names)
     axes.set_title(title)
     handles, labels = axes.get_legend_handles_labels()
     axes.get_legend().remove()

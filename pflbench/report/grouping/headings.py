@@ -39,6 +39,7 @@ PHRASES = {
     "slow_clients": "{} of the clients slow",
     "new_clients": "{} clients new",
     "new_client_epochs": "new clients train for {} epochs",
+    "standardize": "features standardized: {}",
     "slow_work": "slow clients do {} of their batches",
 }
 IN_HEADINGS = ("dataset", "partition", "clients", "rounds")  # every table says these
@@ -60,7 +61,13 @@ class Heading:
 def in_words(partition: str) -> str:
     """dir:0.1 as people say it."""
     kind, _, argument = partition.partition(":")
-    words = {"dir": f"Dirichlet {argument}", "path": f"{argument} classes per client", "iid": "IID"}
+    words = {
+        "dir": f"Dirichlet {argument}",
+        "path": f"{argument} classes per client",
+        "iid": "IID",
+        "natural": "natural",
+        "domains": f"{argument} domains",
+    }
     return words.get(kind, f"partition {Path(argument).name}")
 
 
@@ -151,7 +158,7 @@ def _title(runs: Sequence[Numbers], options: ReportOptions) -> str:
     started.
     """
     spec = str(runs[0].planned.config["dataset"])
-    path = Path(spec.partition(":")[2])
+    path = Path(spec if spec.endswith(".py") else spec.partition(":")[2])
     for name in (spec, path.name, path.stem):
         if name in options.titles.datasets:
             return options.titles.datasets[name]
@@ -159,6 +166,8 @@ def _title(runs: Sequence[Numbers], options: ReportOptions) -> str:
         if run.about:
             return str(run.about["data"]["title"])
     kind, _, argument = spec.partition(":")
+    if spec.endswith(".py"):
+        return path.stem
     if kind == "npz":
         return Path(argument).name
     return next((p.datasets[kind] for p in papers() if kind in p.datasets), kind)
