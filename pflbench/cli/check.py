@@ -1,4 +1,4 @@
-"""`pflbench check`: whether a method, or a network, keeps to the contract."""
+"""`pflbench check`: whether a method, or a network, follows the contract."""
 
 from typing import Annotated, Any
 
@@ -10,10 +10,10 @@ OUTCOMES = ("ok", "expected", "FAIL")
 
 
 def check(
-    plugin: Annotated[str, typer.Argument(help="A name or path of a method or a network.")],
+    plugin: Annotated[str, typer.Argument(help="Name or path of a method or a network.")],
     as_json: options.Json = False,
 ) -> None:
-    """See whether a method, or a network, keeps to the contract."""
+    """Check that a method or a network follows the contract."""
     from pflbench import testing
     from pflbench.testing import network
 

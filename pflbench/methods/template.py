@@ -20,7 +20,7 @@ def new(name: str, folder: Path | None = None) -> Path:
         or name.startswith("_")
     ):
         raise UserError(
-            f"{name!r} cannot name a method: use letters, digits and underscores, as in my_method"
+            f"{name!r} cannot be the name of a method: use letters, digits and underscores, e.g. my_method"
         )
     taken = {plain(known): known for known in registry.names()}
     if plain(name) in taken:
@@ -34,7 +34,7 @@ def new(name: str, folder: Path | None = None) -> Path:
             file.write(text(name))
     except FileExistsError as error:
         there = path if path.exists() else folder
-        raise UserError(f"{there} is there already and is not overwritten") from error
+        raise UserError(f"{there} already exists and is not overwritten") from error
     except OSError as error:
         with contextlib.suppress(OSError):
             path.unlink()  # an empty file, of a full disk
