@@ -29,7 +29,7 @@ def check(
             "ok": result.message or testing.describe(result.name),
         }
         if not as_json and result.because_of is None:
-            print(f"{outcome:<9}{result.name:<28} {reason[outcome]}", flush=True)
+            print(f"{outcome:<9}{result.name:<32} {reason[outcome]}", flush=True)
     numbers = {name: sum(row["outcome"] == name for row in found) for name in OUTCOMES}
     if as_json:
         console.dump(found)
