@@ -1,7 +1,7 @@
 """A network of your own: depthwise separable convolutions with residual connections, for images.
 
-    pflbench check networks/depthwise.py
-    pflbench run fedrep --model networks/depthwise.py --rounds 20 --set lr=0.03
+`pflbench check networks/depthwise.py` tests it, and `pflbench run fedrep --model
+networks/depthwise.py --rounds 20 --set lr=0.03` trains it.
 """
 
 import math

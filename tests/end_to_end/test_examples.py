@@ -105,6 +105,7 @@ def test_every_method_passes_the_checks(method: str):
     results = list(testing.checks(str(EXAMPLES / "methods" / f"{method}.py")))
     assert len(results) == len(testing.names())
     assert [result for result in results if not result.passed or result.expected_failure] == []
+    assert f"\n{len(results)} ok\n" in (ROOT / "docs/tutorial.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", NETWORKS)
