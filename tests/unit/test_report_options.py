@@ -100,7 +100,7 @@ def test_what_is_given_wins_and_titles_are_added(made):
 def test_a_method_that_nobody_knows_is_warned_of_before_the_sweep(key):
     tables = {"methods": {"report": {"methods": ["apfll"]}}, "proposed": {"proposed": "apfll"}}
     tables["figures"] = {"report": {"figures": {"methods": ["apfll"]}}}
-    with pytest.warns(UserWarning, match="asks for 'apfll', which is none of its methods: fedavg"):
+    with pytest.warns(UserWarning, match="names 'apfll', which is not one of its methods: fedavg"):
         experiment.make("mine", {"algorithms": ["fedavg"], **tables[key]})
 
 
