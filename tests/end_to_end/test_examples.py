@@ -112,8 +112,16 @@ def test_every_method_passes_the_checks(method: str):
 def test_every_network_passes_the_checks_and_learns(name: str, tmp_path: Path):
     path = str(EXAMPLES / "networks" / f"{name}.py")
     assert [result for result in network.checks(path) if not result.passed] == []
-    small = {"partition": "iid", "clients": 5, "max_samples": 200, "rounds": 6}
-    run = pflbench.run("fedavg", hparams={"lr": 0.03}, out=tmp_path, model=path, **small)
+    run = pflbench.run(
+        "fedavg",
+        hparams={"lr": 0.03},
+        out=tmp_path,
+        model=path,
+        partition="iid",
+        clients=5,
+        max_samples=200,
+        rounds=6,
+    )
     assert run.rounds["pre"].iloc[-1] > run.rounds["pre"].iloc[0] + 0.4
 
 
