@@ -161,7 +161,7 @@ ClientFunction = Callable[[Client, Message], tuple[Message, State]]
 
 
 class Algorithm:
-    """A method. Subclasses say `hp: TheirHparams` and give at least `client_update`, `aggregate` and
+    """A method. Subclasses declare `hp: TheirHparams` and define at least `client_update`, `aggregate` and
     `personal_model`."""
 
     title: ClassVar[str]
@@ -202,36 +202,36 @@ class Algorithm:
         return {}
 
     def download(self, server: State, ids: tuple[int, ...]) -> dict[int, Message]:
-        """What each of these clients is sent; any client may be asked for, also one that never took part."""
+        """The message to each of these clients, among which may be clients that never took part."""
         return dict.fromkeys(ids, server)
 
     def client_update(self, client: Client, message: Message) -> tuple[Message, State]:
-        """A client's work in a round: its reply and its new private state."""
+        """A client in a round: from message and `client.state` to reply and new private state."""
         raise TypeError(f"{type(self).__name__} does not define client_update(client, message)")
 
     def aggregate(self, server: State, replies: Replies) -> State:
-        """The server's new state."""
+        """The new state of the server, from the replies by client id."""
         raise TypeError(f"{type(self).__name__} does not define aggregate(server, replies)")
 
     def round(self, server: State, cohort: Cohort) -> State:
-        """One round. Override it where a round has several exchanges; each may have fewer replies than messages."""
+        """One round. Override it if a round has several exchanges; each may have fewer replies than messages."""
         replies = cohort.call(self.client_update, self.download(server, cohort.ids))
         return self.aggregate(server, replies) if replies else server
 
     def evaluation_messages(self, server: State, cohort: Cohort) -> dict[int, Message]:
-        """What `personal_model` gets for each of these clients, any client among them: the newest download.
+        """What `personal_model` gets for each of these clients: by default the newest download.
 
-        Override it where the server must ask the clients first. `cohort.call` works as in a round, except that no
+        Override it if the server has to ask the clients first. `cohort.call` works as in a round, except that no
         traffic is counted and new private states are dropped.
         """
         return self.download(server, cohort.ids)
 
     def personal_model(self, client: Client, message: Message) -> Model:
-        """What is evaluated at `pre`: from private state and the message of `evaluation_messages`, before training."""
+        """The model evaluated at `pre`, before local training: from `client.state` and message."""
         raise TypeError(f"{type(self).__name__} does not define personal_model(client, message)")
 
     def trained_model(self, client: Client, message: Message, reply: Message) -> Model | None:
-        """What is evaluated at `post`: right after `client_update`, `client.state` being the new one. None: nothing."""
+        """The model evaluated at `post`, after `client_update`; `client.state` is the new one."""
         return None
 
     def extra_models(self, client: Client, message: Message) -> dict[str, Model]:
@@ -239,17 +239,18 @@ class Algorithm:
         return {}
 
     def adaptation_messages(self, server: State, cohort: Cohort) -> dict[int, Message]:
-        """What `adapted_model` gets for each of these clients, which never took part: the newest download.
+        """What `adapted_model` gets for each of these clients, which never took part: by default
+        the newest download.
 
-        Override it where a new client needs something else; `cohort.call` works as for `evaluation_messages`.
+        Override it if a new client needs something else; `cohort.call` works as for `evaluation_messages`.
         """
         return self.download(server, cohort.ids)
 
     def adapted_model(self, client: Client, message: Message, epochs: int) -> Model:
-        """What is evaluated of a client that never took part, after so many passes over its own data.
+        """The model of a client that never took part, after so many epochs on its own data.
 
-        Nothing of it is sent or kept. By default the model of a `client_update` with these passes (`hp.epochs`):
-        what `trained_model` gives, or else `personal_model`.
+        Nothing of it is sent or kept. By default the model after a `client_update` with these epochs: that of
+        `trained_model`, or else of `personal_model`.
         """
         alone = type(self)(replace(self.hp, epochs=epochs), self.task)
         reply, state = alone.client_update(client, message)

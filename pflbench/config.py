@@ -146,7 +146,7 @@ def from_toml(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     table = read_toml(path)
     hparams = table.pop("hparams", {})
     if not isinstance(hparams, dict):
-        raise UserError(f"{path}: hparams must be a table, as in: [hparams]")
+        raise UserError(f"{path}: hparams must be a table: [hparams]")
     return table, hparams
 
 

@@ -46,7 +46,7 @@ def experiments(ctx: typer.Context, files: Sequence[str], also: Iterable[str] = 
         return [_without_file(ctx, given, own, also)]
     stems = [own or Path(file).stem for file in files]
     if len({*stems}) < len(stems):
-        raise UserError(f"two experiments of one name: {', '.join(files)}; rename a file")
+        raise UserError(f"two experiments have the same name: {', '.join(files)}; rename one file")
     return [
         Asked(
             stem,
@@ -61,7 +61,7 @@ def _own_name(ctx: typer.Context, files: Sequence[str]) -> str | None:
     """What --name says, which becomes the name of a file."""
     name: str | None = ctx.params["name"]
     if len(files) > 1 and (name or ctx.params["title"]):
-        raise UserError("--name and --title are of one experiment; give several one by one")
+        raise UserError("--name and --title need a single experiment; run several one by one")
     if name is not None and not re.fullmatch(r"\w[\w.-]*", name):
         raise UserError(f"--name {name}: must be letters, digits, '.', '_' and '-'")
     return name
@@ -76,7 +76,7 @@ def _without_file(
     if "algorithms" not in table:
         raise UserError(
             "name an experiment, or --algorithms for a grid;"
-            " pflbench experiments lists what there is"
+            " 'pflbench experiments' lists those that exist"
         )
     plan = experiment.make(name or "grid", table, data_root=ctx.params.get("data_root"))
     ids = " ".join(sorted(stem_of(run.id) for run in plan.runs))
@@ -152,5 +152,7 @@ def _add_hyperparameter(table: dict[str, Any], pair: str) -> None:
 
 def _seeds(texts: list[str]) -> int | list[int]:
     if not all(text.isdecimal() and len(text) <= DIGITS for text in texts):
-        raise UserError(f"--seeds {','.join(texts)}: must be a number of seeds, or a list as 0,1,2")
+        raise UserError(
+            f"--seeds {','.join(texts)}: must be a number of seeds, or a list, e.g. 0,1,2"
+        )
     return int(texts[0]) if len(texts) == 1 else [int(text) for text in texts]

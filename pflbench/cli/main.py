@@ -91,7 +91,7 @@ def _exit_code(arguments: list[str]) -> int:
         console.say("error", f"cannot {where}: {error.strerror or error}")
         return 1
     except MemoryError as error:
-        console.say("error", f"there is not enough memory: {error or 'none is left'}")
+        console.say("error", f"not enough memory: {error or 'none is left'}")
         return 1
     except Exception as error:
         # typer's own errors are known by this method: their base class moved between its versions
@@ -113,7 +113,10 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _top(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="The version.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
     """A benchmark suite for personalized federated learning."""

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from pflbench.trackers.live import Live
 
 Experiments = Annotated[
-    list[str] | None, typer.Argument(help="Names of 'pflbench experiments', or FILE.toml.")
+    list[str] | None,
+    typer.Argument(help="Experiments listed by 'pflbench experiments', or FILE.toml."),
 ]
 
 
@@ -48,9 +49,7 @@ def sweep(
     quiet: options.Quiet = False,
     as_json: options.Json = False,
 ) -> None:
-    """Many runs: methods x scenarios x seeds. Finished runs stay; the same command goes on with the
-    rest.
-    """
+    """Run methods x scenarios x seeds. The same command resumes an unfinished sweep."""
     if on == "local" and not dry_run:
         from pflbench.simulation import fork_server
 
@@ -124,8 +123,8 @@ def _note_left_out(plans: "list[Plan]", out: Path) -> None:
             if gone:
                 console.say(
                     "note",
-                    f"{len(gone)} runs are no longer in experiment {one.name}; --only runs a part"
-                    " of an experiment, --name makes another one",
+                    f"{len(gone)} runs are no longer part of experiment {one.name}; --only runs a part"
+                    " of an experiment, --name makes a new one",
                 )
 
 
@@ -147,7 +146,7 @@ def _note_no_models(made: "Sweep") -> None:
     without = [run for run in finished if not models.name_in(made.folder / run)]
     if without:
         console.say(
-            "note", f"{len(without)} runs were finished without --save-models and have no models"
+            "note", f"{len(without)} runs finished without --save-models and have no models"
         )
 
 
@@ -170,7 +169,7 @@ def _run(made: "Sweep", trackers: "Live", quiet: bool) -> None:
             progress.close()
             left = sum(made.ended.get(run, "stopped") == "stopped" for run in made.runs)
             print(
-                f"stopped; {left} of {len(made.runs)} runs are left, the same command goes on",
+                f"stopped; {left} of {len(made.runs)} runs are left, the same command continues",
                 file=sys.stderr,
             )
             raise exit_code(stop) from None

@@ -28,7 +28,9 @@ PARTS = ("trials", "searched", "grid", "tuning_seeds", "only", "exclude")  # of 
 
 Experiment = Annotated[
     str | None,
-    typer.Argument(help="A name of 'pflbench experiments', or FILE.toml.", show_default=False),
+    typer.Argument(
+        help="An experiment listed by 'pflbench experiments', or FILE.toml.", show_default=False
+    ),
 ]
 Out = Annotated[
     Path, typer.Option(help="Folder of the trials, tuned.toml and tuning.md.", metavar="FOLDER")
@@ -41,7 +43,7 @@ Searched = Annotated[
     list[str] | None,
     typer.Option(
         "--tune",
-        help="Hyperparameters instead of 'default': lr and the method's own rates and weights.",
+        help="Hyperparameters to tune; 'default' is lr and the method's own rates and weights.",
         metavar="NAMES",
     ),
 ]
@@ -49,7 +51,7 @@ Grid = Annotated[
     list[str] | None,
     typer.Option(
         "--grid",
-        help="Values to try instead of a search: lr=0.01,0.1, or fedprox.mu=0.1,1 of one method;"
+        help="Values to try instead of a search, e.g. lr=0.01,0.1 or fedprox.mu=0.1,1;"
         " several make a grid.",
         metavar="NAME=VALUES",
     ),
@@ -58,13 +60,14 @@ Seeds = Annotated[
     list[int] | None,
     typer.Option(
         "--seed",
-        help="Seed of the trials, none of the experiment's; may be repeated. [1000]",
+        help="Seed of the trials, not one of the experiment; may be repeated. [1000]",
         metavar="N",
         min=0,
     ),
 ]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Only show what is searched, and the time it will take.")
+    bool,
+    typer.Option("--dry-run", help="Only show what is searched, with the time that it will take."),
 ]
 
 
@@ -91,14 +94,12 @@ def tune(
     quiet: options.Quiet = False,
     as_json: options.Json = False,
 ) -> None:
-    """Tune methods on validation samples. Finished trials stay; the same command goes on with the
-    rest.
-    """
+    """Tune hyperparameters on validation samples. The same command resumes an unfinished search."""
     from pflbench.data import datasets
     from pflbench.sweep.scheduler import Sweep
 
     if grid and (trials or searched):
-        raise UserError("--grid says what is tried: leave out --tune and --trials")
+        raise UserError("--grid names all values to try; leave out --tune and --trials")
     (one,) = asked.experiments(ctx, [experiment] if experiment else [], PARTS)
     found = _studies(ctx, one, scale)
     trials = trials or TRIALS
@@ -121,7 +122,7 @@ def tune(
         ended = sum(len(study.scores) for study in found)
         every = sum(study.budget(trials) for study in found)
         print(
-            f"stopped; {ended} of {every} trials have ended, the same command goes on",
+            f"stopped; {ended} of {every} trials have ended, the same command continues",
             file=sys.stderr,
         )
         raise exit_code(stop) from None
@@ -230,8 +231,8 @@ def _tell(out: Path, table: "Table", found: "Sequence[Study]", as_json: bool) ->
         console.say(status.get("status", "stopped"), f"{run.name}: {reason}{where}")
     if broken := sum(bool(study.unfinished) for study in found):
         raise RunFailed(
-            f"{broken} of {len(found)} searches could not go on, so nothing is tuned;"
-            " --retry-failed runs again what failed"
+            f"{broken} of {len(found)} searches could not be completed, so nothing is tuned;"
+            " --retry-failed runs failed runs again"
         )
     if not as_json:
         print(f"next: pflbench sweep {shlex.quote(str(out / 'tuned.toml'))} --out FOLDER")

@@ -123,7 +123,7 @@ class Processes:
         reason = "out of memory?" if code == -signal.SIGKILL else f"exit code {code}"
         return RunFailed(
             f"a worker process died ({reason}) in round {job.round + 1}, client {job.client}, {job.stage}(); "
-            "the same command resumes, --workers 1 needs least memory"
+            "the same command resumes, --workers 1 needs the least memory"
         )
 
     def close(self) -> None:

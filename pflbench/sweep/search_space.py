@@ -82,8 +82,8 @@ def dimensions(
     varied = tuple(one for one in found if len(set(one.allowed)) > 1)
     if not varied:
         raise UserError(
-            f"--tune {','.join(asked)} leaves nothing to tune of {method.title};"
-            f" it has {', '.join(fields)}"
+            f"--tune {','.join(asked)} names nothing to tune for {method.title},"
+            f" which has {', '.join(fields)}"
         )
     return varied
 
@@ -102,7 +102,9 @@ def grid(
         ]
         found.append(Dimension(name, _value(run, fields[name]), tuple(checked), "choices"))
     if not found:
-        raise UserError(f"--grid has nothing to tune of {method.title}; it has {', '.join(fields)}")
+        raise UserError(
+            f"--grid names nothing to tune for {method.title}, which has {', '.join(fields)}"
+        )
     return tuple(found)
 
 
@@ -163,8 +165,7 @@ def _dimension(f: "dataclasses.Field[Any]", hint: Any, first: Any) -> Dimension:
         return Dimension(f.name, first, tuple(allowed), "choices")
     if first is None:
         raise UserError(
-            f"--tune {f.name}: its default is none, which is in no range;"
-            " set it to a number in the file"
+            f"--tune {f.name}: its default is none; set it to a number in the file first"
         )
     number = float if float in (hint, *typing.get_args(hint)) else int
     low, high = number(min(allowed[0], first)), number(max(allowed[1], first))

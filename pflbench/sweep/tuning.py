@@ -206,7 +206,7 @@ def studies(
     if shared := sorted(taken & {*seeds}):
         raise UserError(
             f"--seed {shared[0]} is a seed of experiment {name};"
-            " what is tuned on it cannot be tested on it"
+            " methods must not be tested on the seed that they are tuned on"
         )
     cells: list[tuple[Table, Table, list[Planned]]] = []
     for block, variant in itertools.product(

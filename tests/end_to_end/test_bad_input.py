@@ -27,7 +27,7 @@ class Mine(Algorithm):
     "command, said",
     [
         ("fedavgg", "unknown method 'fedavgg'; did you mean 'fedavg'? known:"),
-        ("", "no method is named; known:"),
+        ("", "name a method; known:"),
         ("fedavg --dataset cifr10", "unknown data set 'cifr10'; did you mean 'cifar10'?"),
         ("fedavg --dataset synthetic:class=3", "bad option 'class=3' of data set 'synthetic'"),
         (
@@ -132,7 +132,7 @@ def test_a_mistake_in_a_configuration_file(call: Call, content: str | bytes, sai
             "@dataclass(frozen=True)\nclass Settings(Hparams):\n    mu: float = 1.0\n"
             + PLUGIN
             + "    hp: Settings\n",
-            "hyperparameter mu must be declared as hparam(default, range, meaning)",
+            "hyperparameter mu must be declared with hparam(default, range, meaning)",
         ),
     ],
 )
@@ -267,7 +267,7 @@ def test_a_partition_file_with_wrong_arrays(
 @pytest.mark.parametrize(
     "command, said",
     [
-        ("data show digits --out picture.txt", "ends in .png, .pdf or .svg"),
+        ("data show digits --out picture.txt", "must end in .png, .pdf or .svg"),
         ("data show digits --out missing/picture.png", "cannot write missing/picture.png"),
         ("data show nothing", "unknown data set 'nothing'"),
         ("data export digits missing/x.npz", "cannot write the partition to missing/x.npz"),
@@ -278,8 +278,8 @@ def test_a_partition_file_with_wrong_arrays(
         ("check fedavgg", "unknown method 'fedavgg'"),
         ("new fedavg", "the name 'fedavg' is taken"),
         ("new Fed_Avg", "the name 'Fed_Avg' is taken by the method 'fedavg'"),
-        ("new fed-avg2", "cannot name a method"),
-        ("new lambda", "cannot name a method"),
+        ("new fed-avg2", "cannot be the name of a method"),
+        ("new lambda", "cannot be the name of a method"),
         ("report missing", "no runs in missing"),
         ("runn fedavg", "No such command 'runn'. Did you mean 'run'?"),
         ("--rounds 3", "No such option"),

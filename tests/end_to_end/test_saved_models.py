@@ -151,4 +151,4 @@ def test_the_command_line_says_what_a_run_goes_on_from_and_what_has_no_models(tm
     call(*words[:-1], "--rounds", "3")
     code, out, err = call(*words, "--rounds", "3")
     assert code == 0 and out.startswith("already finished: ")
-    assert "was finished without --save-models; --fresh does the run again" in err
+    assert "finished without --save-models; --fresh runs it again" in err

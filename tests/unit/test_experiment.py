@@ -267,9 +267,9 @@ MISTAKES = {
     "[[scenarios]]\nlr = 0.1": r"unknown key of \[\[scenarios\]\] 'lr'",
     "[[scenarios]]\nseeds = 3": r"unknown key of \[\[scenarios\]\] 'seeds'",
     "[[variants]]\nlabels = 'x'": r"unknown key of \[\[variants\]\] 'labels'; did you mean 'label'",
-    "[scenarios]\ndata_fraction = 0.5": r"scenarios must be blocks, as in: \[\[scenarios\]\]",
-    "variants = 3": r"variants must be blocks, as in: \[\[variants\]\]",
-    "scenarios = []": r"scenarios must be blocks, as in: \[\[scenarios\]\]",
+    "[scenarios]\ndata_fraction = 0.5": r"scenarios must be blocks: \[\[scenarios\]\]",
+    "variants = 3": r"variants must be blocks: \[\[variants\]\]",
+    "scenarios = []": r"scenarios must be blocks: \[\[scenarios\]\]",
     "hparams = 3": "hparams must be a table, not 3",
     "methods = ['fedavg']": r'methods must be a table, not \["fedavg"\]',
     "[[scenarios]]\nhparams = 3": "hparams must be a table, not 3",
@@ -297,7 +297,7 @@ def test_a_mistake_is_told_in_one_line(tmp_path, text):
 @pytest.mark.parametrize("text", ["algorithms = []", "algorithms = 3", "algorithms = ['local', 3]"])
 def test_algorithms_are_all_or_names(tmp_path, text):
     with pytest.raises(
-        UserError, match=r'algorithms = .*: must be a set, as "all", or a list of names'
+        UserError, match=r'algorithms = .*: must be a set, e.g. "all", or a list of names'
     ):
         plan(tmp_path, text)
 

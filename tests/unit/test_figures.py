@@ -308,7 +308,7 @@ def test_seeds_that_are_not_finished_are_no_part_of_a_mean():
 
 def test_the_caption_says_where_no_loss_is_recorded():
     part = one(learning.draw, replace(made(), loss=np.full(8, np.nan)))
-    assert "No loss is recorded of FedAvg." in part.caption
+    assert "No loss is recorded for FedAvg." in part.caption
     assert part.figure.axes[1].get_lines() == []
 
 
@@ -658,7 +658,7 @@ def test_a_method_has_the_same_colour_in_all_figures():
 def test_captions_name_methods_whose_runs_are_of_an_earlier_version():
     runs = [made("fedavg"), replace(made("moon"), outdated=True)]
     for kind in (learning.draw, pareto.draw):
-        assert "Of an earlier version of the method: MOON." in one(kind, *runs).caption
+        assert "From an earlier version of the method: MOON." in one(kind, *runs).caption
 
 
 def test_a_note_says_that_scenarios_are_too_few_for_ranks():

@@ -157,15 +157,18 @@ def test_names_replace_the_rule_or_add_to_it_and_a_single_choice_is_none():
             {"asked": ["batchsize"]},
             "unknown hyperparameter in --tune 'batchsize'; did you mean 'batch_size'?",
         ),
-        ({"asked": ["mu"]}, "--tune mu leaves nothing to tune of FedAvg; it has lr, batch_size"),
+        ({"asked": ["mu"]}, "--tune mu names nothing to tune for FedAvg, which has lr, batch_size"),
         (
             {"grid": {"batchsize": ["8"]}},
             "unknown hyperparameter in --grid 'batchsize'; did you mean 'batch_size'?",
         ),
-        ({"grid": {"mu": ["1"]}}, "--grid has nothing to tune of FedAvg; it has lr, batch_size"),
+        (
+            {"grid": {"mu": ["1"]}},
+            "--grid names nothing to tune for FedAvg, which has lr, batch_size",
+        ),
         (
             {"grid": {"fedprox.mu": ["1"]}},
-            "--grid has nothing to tune of FedAvg; it has lr, batch_size",
+            "--grid names nothing to tune for FedAvg, which has lr, batch_size",
         ),
         (
             {"grid": {"lr": ["1"], "fedprx.mu": ["1"]}},
