@@ -32,30 +32,27 @@ def training_options(subject: Subject) -> None:
             _in_one_line(name, str(error))
             continue
         if not found:
-            f = next(
-                f for f in dataclasses.fields(registry.hparams_type(subject.cls)) if f.name == name
-            )
-            only = f"hparam({f.default!r}, [{f.default!r}], 'why')"
+            off = _fields(subject)[name].default
             raise Failed(
-                f"{name} = {values[name]!r} changes nothing; train by ops.local_sgd, or declare that it is"
-                f" refused: {name}: {f.type} = {only}"
+                f"{name} = {values[name]!r} changes nothing; train by ops.local_sgd, or refuse it:"
+                f" {name}: {type(off).__name__} = hparam({off!r}, [{off!r}], 'why', tune=False)"
             )
+
+
+def _fields(subject: Subject) -> "dict[str, dataclasses.Field[Any]]":
+    return {f.name: f for f in dataclasses.fields(registry.hparams_type(subject.cls))}
 
 
 def _played(subject: Subject, values: dict[str, Any]) -> Played:
     """Two rounds with all clients, of several steps of SGD where the method allows it."""
-    allowed = {
-        f.name: f.metadata["allowed"]
-        for f in dataclasses.fields(registry.hparams_type(subject.cls))
-    }
+    allowed = {name: f.metadata["allowed"] for name, f in _fields(subject).items()}
     hparams: dict[str, Any] = {"participation": 1.0, **values}
     if isinstance(allowed["batch_size"], tuple):
         hparams["batch_size"] = max(BATCH, allowed["batch_size"][0])
     if "sgd" in allowed["optimizer"]:
         hparams["optimizer"] = "sgd"
-    return play(
-        toy(subject.plugin, hparams, **{**SMALL, "rounds": 2, "eval_every": 2}), keep_all=False
-    )
+    settings = {**SMALL, "rounds": 2, "eval_every": 2}
+    return play(toy(subject.plugin, hparams, **settings), keep_all=False)
 
 
 def _trained(played: Played) -> Any:

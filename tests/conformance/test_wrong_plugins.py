@@ -59,7 +59,7 @@ ONE_CHECK = {
     ),
     "own_steps": (
         "training-options",
-        "local_momentum = 0.9 changes nothing; train by ops.local_sgd, or declare that it is refused",
+        "local_momentum = 0.9 changes nothing; train by ops.local_sgd, or refuse it: local_momentum: float",
         "deterministic",
     ),
     "participants_only": (

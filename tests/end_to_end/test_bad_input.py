@@ -60,7 +60,10 @@ class Mine(Algorithm):
         ("fedavg --overlap", "overlap has a meaning only together with samples_per_client"),
         ("fedavg --data-fraction 0", "data_fraction must be above 0"),
         ("fedavg --data-fraction 0.5 --scarce-clients 5", "scarce_clients must be 1..4"),
-        ("fedavg --set mu=0.1", "unknown hyperparameter of FedAvg 'mu'; known: batch_size,"),
+        (
+            "fedavg --set mu=0.1",
+            "unknown hyperparameter of FedAvg 'mu'; known: augment, batch_size,",
+        ),
         ("fedavg --set lr=fast", "hyperparameter lr = 'fast': must be a number"),
         ("fedavg --set epochs=1.5", "hyperparameter epochs = '1.5': must be a whole number"),
         ("fedavg --set epochs=inf", "hyperparameter epochs = 'inf': must be a whole number"),
