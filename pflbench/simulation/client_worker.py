@@ -85,7 +85,7 @@ class Setup:
             standard=self._mean_and_std(),
         )
         hp = registry.hparams_type(cls)(**run.hparams)
-        if hp.augment != "none" and not is_of_images(data):
+        if hp.augment != "none" and data.kind != "images":
             raise UserError(f"augment = {hp.augment}: is for images, and {data.title} has none")
         return cls(hp, task)
 
@@ -114,11 +114,6 @@ class Setup:
         mean, std = torch.tensor(self.standard.mean), torch.tensor(self.standard.std)
         device = device_of(self.device)
         return mean.reshape(axes).to(device), std.reshape(axes).to(device)
-
-
-def is_of_images(data: Data) -> bool:
-    """Whether samples are images: (channels, height, width) of uint8."""
-    return data.x.ndim == 4 and data.x.dtype == np.uint8
 
 
 def device_of(name: str) -> torch.device:
