@@ -20,6 +20,7 @@ from pflbench.cli import (
     experiments,
     export,
     new,
+    predict,
     report,
     run,
     status,
@@ -44,6 +45,7 @@ app.command()(verify.verify)
 app.command()(archive.archive)
 app.command()(archive.unpack)
 app.command()(export.export)
+app.command()(predict.predict)
 app.command()(bench.bench)
 app.command()(new.new)
 app.command()(check.check)

@@ -16,11 +16,6 @@ if TYPE_CHECKING:
     from pflbench.report.build import Report
 
 SECONDS_BETWEEN_LOOKS = 3.0
-ALLOWED = {
-    "round": ("last", "last10", "best", "validation"),
-    "point": ("pre", "post"),
-    "only": ("tables", "figures", "page"),
-}
 TITLED = ("methods", "datasets", "partitions", "scenarios")
 
 
@@ -56,20 +51,16 @@ def report(
     """Write tables, figures and a page for all runs in a folder. Tables are LaTeX, CSV and Markdown,
     figures PDF and PNG.
     """
-    given = {"round": [round], "point": [point] if point else [], "only": only or []}
-    for name, values in given.items():
-        for value in values:
-            if value not in ALLOWED[name]:
-                raise UserError(f"--{name} {value}: must be {' or '.join(ALLOWED[name])}")
+    from pflbench.interface import reports
+
+    choice = reports.chosen(round, point, weighted, only or [], "--")
     if watch and as_json:
         raise UserError("--watch cannot be used together with --json")
     if watch and folder.is_file():
         raise UserError(f"--watch: {folder} is an archive, whose records do not change")
     from pflbench.records import archive
     from pflbench.report import build, summary
-    from pflbench.report.load.runs import Choice
 
-    choice = Choice(round, point, weighted)  # type: ignore[arg-type]
     looks = build.Given(_options(ctx.params), _from_files(options_file or []))
 
     records = ctx.with_resource(archive.opened(folder))

@@ -8,8 +8,8 @@ import typer
 
 from pflbench.cli import console, options
 from pflbench.cli.interrupt import exit_code, sigterm_as_ctrl_c
-from pflbench.cli.machine import cores
 from pflbench.errors import RunFailed, UserError
+from pflbench.sweep.launchers.machine import cores
 
 if TYPE_CHECKING:
     from pflbench.simulation.client_worker import Setup

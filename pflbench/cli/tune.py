@@ -14,11 +14,12 @@ import typer
 
 from pflbench.cli import asked, console, options
 from pflbench.cli.interrupt import exit_code, sigterm_as_ctrl_c
-from pflbench.cli.machine import cores, local_launcher
 from pflbench.errors import RunFailed, UserError
+from pflbench.sweep.launchers.machine import cores, local_launcher
 
 if TYPE_CHECKING:
     from pflbench.records.plan import Plan, Planned
+    from pflbench.sweep.asked import Asked
     from pflbench.sweep.experiment import Table
     from pflbench.sweep.scheduler import Sweep
     from pflbench.sweep.tuning import Study
@@ -129,7 +130,7 @@ def tune(
     _tell(out, one.table, found, as_json)
 
 
-def _studies(ctx: typer.Context, one: asked.Asked, scale: str) -> "list[Study]":
+def _studies(ctx: typer.Context, one: "Asked", scale: str) -> "list[Study]":
     """The searches that the options ask for."""
     from pflbench.sweep import experiment, search_space, tuning
 
@@ -158,7 +159,7 @@ def _grid(pairs: "Sequence[str]") -> dict[str, list[str]]:
     return values
 
 
-def _plan(one: asked.Asked, scale: str) -> "Plan":
+def _plan(one: "Asked", scale: str) -> "Plan":
     """The plan without its runs: they are known as the search goes on."""
     from pflbench.records.plan import Plan
 

@@ -62,8 +62,7 @@ class Processes:
         for _ in range(workers):
             ours, theirs = context.Pipe()
             process = context.Process(target=_worker, args=(theirs, setup), daemon=True)
-            with fork_server.deaf_to_ctrl_c():
-                process.start()
+            fork_server.start(process)
             theirs.close()
             self.workers[ours] = process
 

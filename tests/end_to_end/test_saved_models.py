@@ -48,6 +48,17 @@ def test_models_score_what_the_record_says_and_a_longer_run_goes_on_from_them(me
     assert_models_score_what_the_record_says(pflbench.load(longer.folder))
 
 
+# tests/unit/test_keep_optimizer.py sees that every method goes on from a snapshot with optimizers.
+@pytest.mark.parametrize("method", ["ditto", "fedrep", "fedcosr"])
+def test_a_longer_run_goes_on_with_the_optimizers_that_clients_keep(method, tmp_path):
+    keep = {**SETTINGS, "hparams": {"optimizer": "adam", "keep_optimizer": True}}
+    shorter = pflbench.run(method, out=tmp_path / "a", **{**keep, "rounds": 1})
+    longer = pflbench.run(method, out=tmp_path / "a", **keep)
+    whole = pflbench.run(method, out=tmp_path / "b", **keep)
+    assert longer.about["extended_from"] == {"id": shorter.folder.name, "round": 1}
+    assert files(longer.folder) == files(whole.folder)
+
+
 def test_saved_models_are_the_same_bytes_for_any_workers_and_memory(tmp_path):
     settings = {**SETTINGS, "rounds": 3, "participation": 0.5, "checkpoint_every": 1}
     one = pflbench.run("ditto", out=tmp_path / "one", **settings)
