@@ -135,8 +135,8 @@ def checked(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of a run, their names and types checked."""
     for name in settings:
         if name not in SETTINGS:
-            raise unknown("setting", name, SETTINGS)
-    return {name: typed("setting", name, Run, value) for name, value in settings.items()}
+            raise unknown("option", name, SETTINGS)
+    return {name: typed("option", name, Run, value) for name, value in settings.items()}
 
 
 def from_toml(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -105,9 +105,9 @@ def test_a_device_that_is_not_there(call: Call):
     [
         ("rounds = ", "config.toml is not TOML"),
         (b"rounds = 1 # \xff", "config.toml is not TOML"),
-        ("round = 3", "unknown setting 'round'; did you mean 'rounds'?"),
-        ("clients = 'ten'", "setting clients = 'ten': must be a whole number"),
-        ("test_fraction = [1]", "setting test_fraction = [1]: must be a number"),
+        ("round = 3", "unknown option 'round'; did you mean 'rounds'?"),
+        ("clients = 'ten'", "option clients = 'ten': must be a whole number"),
+        ("test_fraction = [1]", "option test_fraction = [1]: must be a number"),
         ("hparams = 3", "hparams must be a table"),
         ("[hparams]\nmu = 1", "unknown hyperparameter of FedAvg 'mu'"),
         ("[hparams]\nlr = true\noptimizer = 'x'", "hyperparameter optimizer = 'x': must be one of"),

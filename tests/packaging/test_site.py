@@ -14,6 +14,7 @@ SECTIONS = [
     "Home",
     "Tutorial",
     "Write a method",
+    "Own data and networks",
     "Experiments",
     "Reports",
     "Reproducibility",

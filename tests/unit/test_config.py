@@ -44,7 +44,7 @@ def test_the_version_is_the_end_of_the_id_and_not_in_its_hash():
 
 
 def test_the_version_is_no_setting():
-    with pytest.raises(UserError, match="unknown setting 'version'"):
+    with pytest.raises(UserError, match="unknown option 'version'"):
         run(version="r7")
 
 
