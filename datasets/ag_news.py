@@ -5,8 +5,8 @@ The vocabulary is made from the official training part: the 20,000 words that ar
 frequent ones the first of the alphabet. Token 0 fills short texts up, token 1 is every other word, and the most
 frequent word is token 2. A text has its first 64 words. Take it with `--model text`.
 
-The sums are those of the files that torchtext reads. `pflbench data import ag_news FOLDER` takes train.csv and test.csv
-from a folder.
+The sums are those that several projects report for these files; torchtext reads the same ones.
+`pflbench data import ag_news FOLDER` takes train.csv and test.csv from a folder.
 """
 
 import csv
@@ -47,7 +47,7 @@ def read(root: Path, argument: str) -> Arrays:
     """x (127600, 64) int64: 120,000 training texts, then 7,600 test texts."""
     for name, sha256 in SHA256.items():
         downloads.there(root / FOLDER / name, sha256)
-    return convert(root / FOLDER)
+    return _arrays(root / FOLDER)
 
 
 def download(root: Path) -> None:
@@ -57,6 +57,12 @@ def download(root: Path) -> None:
 
 def convert(files: Path) -> Arrays:
     """The same from a folder of the two files."""
+    for name, sha256 in SHA256.items():
+        downloads.verify(files / name, TITLE, sha256)
+    return _arrays(files)
+
+
+def _arrays(files: Path) -> Arrays:
     train, test = (_texts(files / name) for name in SHA256)
     tokens = vocabulary(words for _, words in train)
     both = [*train, *test]

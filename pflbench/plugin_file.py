@@ -60,8 +60,10 @@ def constants(path: Path, kind: str = "plugin") -> dict[str, Any]:
         tree = ast.parse(path.read_bytes())
     except SyntaxError as error:
         raise _broken(str(path), kind, error) from error
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot read {path}: {error}") from error
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:  # of null bytes
+        raise UserError(f"{kind} {path} is not Python: {error}") from error
     found = {}
     for node in tree.body:
         target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)

@@ -137,7 +137,7 @@ RUN: dict[str, Any] = {
     "standardize": Annotated[
         bool | None,
         _option(
-            "Features by mean and std of the training samples. [yes]",
+            "Standardize features by mean and std of the training samples. [yes]",
             None,
             "--standardize/--no-standardize",
         ),

@@ -8,6 +8,7 @@ import urllib.request
 from pathlib import Path
 
 from pflbench.data.torchvision_files import NotFound
+from pflbench.errors import UserError
 
 WAIT = 60  # seconds without an answer
 
@@ -39,6 +40,19 @@ def there(path: Path, sha256: str) -> Path:
     if digest(path) != sha256:
         raise NotFound(f"{path} has another SHA-256 sum than {sha256}")
     return path
+
+
+def verify(path: Path, title: str, *sums: str) -> None:
+    """Refuse a file of somebody's own that is not the published one, or one of them."""
+    try:
+        found = digest(path)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    if found not in sums:
+        raise UserError(
+            f"{path} is not the published file of {title}: its SHA-256 sum is {found} and not"
+            f" {' or '.join(sums)}"
+        )
 
 
 def digest(path: Path) -> str:

@@ -68,15 +68,19 @@ def test_every_setting_of_a_run_is_an_option_of_sweeps_and_tuning():
     assert {plural.get(name, name) for name in SETTINGS} <= set(options.EXPERIMENT)
 
 
+SWITCHES = {"overlap": True, "standardize": False}
+
+
 def test_what_is_given_to_a_sweep_is_in_its_runs(call: Call):
-    assert {*ONE, "overlap"} == set(SETTINGS) - {"dataset", "partition", "seed"}
+    assert {*ONE, *SWITCHES} == set(SETTINGS) - {"dataset", "partition", "seed"}
     words = [
         word for name, (text, _) in ONE.items() for word in (f"--{name.replace('_', '-')}", text)
     ]
-    (run,) = listed(call, "sweep", "--algorithms", "fedavg", *words, "--overlap")["runs"]
+    switched = [f"--{'' if value else 'no-'}{name}" for name, value in SWITCHES.items()]
+    (run,) = listed(call, "sweep", "--algorithms", "fedavg", *words, *switched)["runs"]
     found = {name: run["config"][name] for name in ONE}
     assert found == {name: value for name, (_, value) in ONE.items()}
-    assert run["config"]["overlap"] is True
+    assert {name: run["config"][name] for name in SWITCHES} == SWITCHES
 
 
 def test_a_sweep_without_a_file_has_the_name_and_title_that_it_is_given(call: Call):

@@ -32,7 +32,8 @@ class Mine(Algorithm):
         ("fedavg --dataset synthetic:class=3", "bad option 'class=3' of data set 'synthetic'"),
         (
             "fedavg --partition dri:0.1",
-            "unknown partition 'dri:0.1'; known: dir:BETA, file:PATH, iid, path:CLASSES",
+            "unknown partition 'dri:0.1'; known: dir:BETA, domains:K, file:PATH, iid, natural,"
+            " path:CLASSES",
         ),
         ("fedavg --partition dir:0", "finite number above 0, dir:BETA; given: '0'"),
         ("fedavg --partition dir:-0.5", "finite number above 0"),
@@ -225,10 +226,10 @@ def test_an_output_folder_that_cannot_be_written(call: Call, out: str):
     "arrays, said",
     [
         ({"z": np.zeros(3)}, "has no array x and no array y; its arrays: z"),
-        ({"x": np.zeros((9, 8, 8)), "y": np.zeros(9, int)}, "x must be uint8"),
+        ({"x": np.zeros((9, 8, 8), bool), "y": np.zeros(9, int)}, "x is bool; it must be uint8"),
         (
             {"x": np.zeros((9, 8, 8), np.uint8), "y": np.zeros(8, int)},
-            "x has 9 images and y has 8 labels",
+            "x has 9 samples and y has 8 labels",
         ),
     ],
 )

@@ -49,12 +49,12 @@ def test_help_states_the_defaults_that_a_run_has(call: Call):
     found = [re.fullmatch(r"([a-z-]+) [A-Z]+ .*?\[(.*?)\].*", piece) for piece in pieces]
     shown = {match[1].replace("-", "_"): match[2] for match in found if match}
     words = {
-        "clients": "20, or as in file:PATH",
+        "clients": "20, or as in the data or file:PATH",
         "partition_seed": "the seed",
         "scarce_clients": "all",
     }
     words |= {"max_samples": "no limit", "evaluate_clients": "all", "body_weights": "random"}
-    left_out = {"algorithm", "hparams", "version", "samples_per_client", "overlap"}
+    left_out = {"algorithm", "hparams", "version", "samples_per_client", "overlap", "standardize"}
     for field in dataclasses.fields(Run):
         if field.name not in left_out:
             assert shown[field.name] == words.get(field.name, str(field.default)), field.name

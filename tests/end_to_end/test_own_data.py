@@ -93,6 +93,12 @@ def test_an_experiment_names_a_loader_relative_to_its_file(call: Call, tmp_path:
         'partition = "natural"\n'
     )
     fine(call, "sweep", "mine/data.toml", "--out", "runs", "--quiet")
+    (tmp_path / "mine" / "one.toml").write_text(
+        'algorithm = "fedavg"\nrounds = 1\nmodel = "mlp"\ndataset = "own_features.py"\n'
+        'partition = "natural"\n'
+    )
+    said = fine(call, "run", "--config", "mine/one.toml", "--out", "runs", "--workers", "1")
+    assert said.startswith("already finished")  # it is the run of the sweep
     (tmp_path / "mine" / "own_features.py").unlink()  # a report loads nothing of it
     fine(call, "report", "runs", "--only", "tables")
 

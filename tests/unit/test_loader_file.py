@@ -111,6 +111,16 @@ def test_a_file_that_is_not_there_is_named_with_its_neighbour(tmp_path):
         datasets.load(str(tmp_path / "mien.py"), tmp_path)
 
 
+def test_a_run_of_a_file_that_is_not_there_has_no_id(tmp_path):
+    with pytest.raises(UserError, match=r"cannot read .*mine.py: No such file") as caught:
+        _ = make_run("fedavg", {"dataset": str(tmp_path / "mine.py")}, {}).id
+    one_line(caught)
+    (tmp_path / "mine.py").write_bytes(b"\0")
+    with pytest.raises(UserError, match=r"mine.py") as caught:
+        _ = make_run("fedavg", {"dataset": str(tmp_path / "mine.py")}, {}).id
+    one_line(caught)
+
+
 def test_it_is_told_apart_from_methods_and_networks(tmp_path):
     assert loader_file.is_loader(written(tmp_path / "mine.py", COUNTED))
     assert not loader_file.is_loader(written(tmp_path / "net.py", "def build(): pass"))

@@ -57,7 +57,8 @@ def har(monkeypatch):
     archive = zipped({"UCI HAR Dataset.zip": inner_archive(), "UCI HAR Dataset.names": "names"})
     counts(monkeypatch, "uci_har", 6, 6)
     monkeypatch.setattr(module("uci_har"), "CLIENTS", 4)
-    monkeypatch.setattr(module("uci_har"), "SHA256", hashlib.sha256(archive).hexdigest())
+    for name, content in (("SHA256", archive), ("INNER_SHA256", inner_archive())):
+        monkeypatch.setattr(module("uci_har"), name, hashlib.sha256(content).hexdigest())
     return archive
 
 
@@ -125,10 +126,23 @@ def test_uci_har_imported(tmp_path, har, form):
 )
 def test_uci_har_that_is_not_what_is_published(tmp_path, har, change, said):
     files = {name: text for name, text in {**har_files(), **change}.items() if text is not None}
-    put(tmp_path / "bad.zip", inner_archive(files))
+    zipfile.ZipFile(io.BytesIO(inner_archive(files))).extractall(tmp_path)
     with pytest.raises(UserError) as caught:
-        datasets.import_files("uci_har", tmp_path / "bad.zip", tmp_path / "root")
+        datasets.import_files("uci_har", tmp_path, tmp_path / "root")
     assert said in one_line(caught)
+
+
+@pytest.mark.parametrize("name", ["uci_har", "ag_news"])
+def test_what_is_imported_has_the_published_sums(tmp_path, har, news, name):
+    put(tmp_path / "har.zip", har + b" ")
+    for file, content in news.items():
+        put(tmp_path / "news" / file, content + b" ")
+    files = tmp_path / {"uci_har": "har.zip", "ag_news": "news"}[name]
+    with pytest.raises(UserError, match="is not the published file of") as caught:
+        datasets.import_files(name, files, tmp_path / "root")
+    one_line(caught)
+    with pytest.raises(UserError, match="cannot read"):
+        datasets.import_files(name, tmp_path / "nothing", tmp_path / "root")
 
 
 def test_ag_news_has_the_vocabulary_of_its_training_part(tmp_path, news):
@@ -150,12 +164,14 @@ def test_ag_news_has_the_vocabulary_of_its_training_part(tmp_path, news):
     assert data.x[0, :3].tolist() == [4, 9, 3]  # wall st bears
 
 
-def test_ag_news_imported_from_a_folder(tmp_path, news):
+def test_ag_news_imported_from_a_folder(tmp_path, news, monkeypatch):
     for name, content in news.items():
         put(tmp_path / "here" / name, content)
     made, new = datasets.import_files("ag_news", tmp_path / "here", tmp_path / "root")
     assert new and len(made.y) == 4
-    put(tmp_path / "bad" / "train.csv", b'"5","title","text"\n')
+    bad = b'"5","title","text"\n'
+    put(tmp_path / "bad" / "train.csv", bad)
+    monkeypatch.setattr(module("ag_news"), "SHA256", {"train.csv": hashlib.sha256(bad).hexdigest()})
     with pytest.raises(UserError, match=r"row 1 is not a topic of 1..4") as caught:
         datasets.import_files("ag_news", tmp_path / "bad", tmp_path / "other")
     one_line(caught)

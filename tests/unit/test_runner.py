@@ -101,7 +101,7 @@ def test_every_option_of_the_partition_comes_from_the_run(monkeypatch):
     }
     given: list[partition.Options] = []
 
-    def spy(spec: str, y: Any, classes: int, options: partition.Options, owners: Any) -> None:
+    def spy(spec: str, y: Any, classes: int, options: partition.Options, owner: Any) -> None:
         given.append(options)
 
     monkeypatch.setattr(partition, "make", spy)
