@@ -22,7 +22,7 @@ from tests.factories.two_hosts import (
     wait_for,
 )
 
-pytest.importorskip("ray", reason="Ray is not installed (pip install 'pflbench[ray]')")
+ray = pytest.importorskip("ray", reason="Ray is not installed (pip install 'pflbench[ray]')")
 
 SWEEP = "sweep --algorithms fedavg,fedper --datasets synthetic:samples=160 --partitions dir:0.5"
 GRID = f"{SWEEP} --clients 4 --model mlp --width 16 --seeds 2 --rounds 150 --checkpoint-every 20".split()
@@ -93,6 +93,9 @@ def attempts(out: Path) -> set[tuple[str, str]]:
     return found
 
 
+@pytest.mark.skipif(
+    not hasattr(ray.exceptions, "AuthenticationError"), reason="this version of Ray has no tokens"
+)
 def test_a_cluster_that_asks_for_a_token_is_told_in_one_line(folder):
     settings, port = ray_settings(), free_port()
     cluster = f"127.0.0.1:{port}"
