@@ -57,13 +57,13 @@ def test_a_host_that_is_cut_off_in_the_middle_changes_nothing(hosts, folder):
     try:
         first = hosts.inside(0, head(ADDRESSES[0], PORT, folder / "r"))
         processes.append(start(first, settings, folder / "head.log"))
-        wait_for(lambda: hosts.listens(0, ADDRESSES[0], PORT), 30, "the first host")
+        wait_for(lambda: hosts.listens(0, ADDRESSES[0], PORT), 90, "the first host")
         processes.append(start(hosts.inside(1, node), settings, folder / "node.log"))
-        wait_for(lambda: "Ray runtime started" in log(folder, "node"), 30, "the second host")
+        wait_for(lambda: "Ray runtime started" in log(folder, "node"), 90, "the second host")
         processes.append(start(hosts.inside(0, sweep), settings, folder / "sweep.log"))
-        wait_for(lambda: len({host for _, host in attempts(out)}) == 2, 60, "a run on each host")
+        wait_for(lambda: len({host for _, host in attempts(out)}) == 2, 120, "a run on each host")
         hosts.cut()
-        wait_for(ended, 60, "the end of the sweep")
+        wait_for(ended, 120, "the end of the sweep")
     finally:
         for process in reversed(processes):
             end(process)
@@ -102,11 +102,11 @@ def test_a_cluster_that_asks_for_a_token_is_told_in_one_line(folder):
     command = head("127.0.0.1", port, folder / "r")
     first = start(command, settings, folder / "head.log")
     try:
-        wait_for(lambda: "Ray runtime started" in log(folder, "head"), 60, "the cluster")
+        wait_for(lambda: "Ray runtime started" in log(folder, "head"), 90, "the cluster")
         sweep = [*PFLBENCH, *GRID, "--out", str(folder / "out"), "--on", "ray", "--quiet"]
         without = {**settings, "RAY_AUTH_MODE": "disabled"}
         asking = start([*sweep, "--address", cluster], without, folder / "sweep.log")
-        asking.wait(timeout=60)
+        asking.wait(timeout=120)
     finally:
         end(first)
     said = log(folder, "sweep")
