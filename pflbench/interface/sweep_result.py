@@ -111,7 +111,7 @@ class SweepResult:
         for id, state in self._made.ended.items():
             if state not in ("finished", "outdated"):
                 reason = self._made.leases.status(id).get("reason", "the same call resumes it")
-                warnings.warn(f"{state}: {self._made.runs[id].name}: {reason}", stacklevel=3)
+                warnings.warn(f"{state}: {self._made.runs[id].name}: {reason}", stacklevel=4)
 
     @property
     def _words(self) -> dict[str, dict[str, Any]]:

@@ -6,6 +6,7 @@ records there is the text alone, with a hash of the class's code as its version,
 """
 
 import ast
+import contextlib
 import hashlib
 import inspect
 import linecache
@@ -35,6 +36,7 @@ class Given(str):
 
     def __new__(cls, method: type[Algorithm]) -> "Given":
         if method not in _versions:
+            _name_types(method)
             listed = versions.read_revisions()
             _versions[method] = versions.digest([str(listed["harness"]), *_code(method)])
         made = super().__new__(cls, f"class {name_of(method)} {_versions[method]}")
@@ -44,6 +46,16 @@ class Given(str):
     def __reduce__(self) -> Any:
         told = (_versions[self.method], source_of(self.method))
         return _received, (cloudpickle.dumps(self.method), *told)
+
+
+def _name_types(method: type[Algorithm]) -> None:
+    """Replace annotations that are texts (`from __future__ import annotations`) by the types that
+    they name: another process does not have the module that the names are of.
+    """
+    for cls in method.__mro__:
+        if cls.__module__ == method.__module__:
+            with contextlib.suppress(Exception):  # of a name that is not defined
+                cls.__annotations__ = inspect.get_annotations(cls, eval_str=True)
 
 
 def _received(pickled: bytes, version: str, source: str) -> Given:

@@ -142,6 +142,19 @@ def test_a_run_that_fails_is_a_warning_and_a_row(tmp_path):
     assert "ran out of luck" in result.runs["reason"].iloc[1]
 
 
+def test_a_sweep_that_is_interrupted_goes_on(tmp_path):
+    def stop(run):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pflbench.sweep(["fedavg", "local"], out=tmp_path / "a", ended=stop, **GRID)
+    assert len(numbers(tmp_path / "a")) < 4
+    pflbench.sweep(["fedavg", "local"], out=tmp_path / "a", **GRID)
+    pflbench.sweep(["fedavg", "local"], out=tmp_path / "b", **GRID)
+    assert numbers(tmp_path / "a") == numbers(tmp_path / "b")
+    assert len(numbers(tmp_path / "a")) == 4
+
+
 def test_nothing_is_left_behind_also_under_a_running_event_loop(tmp_path):
     def settings():
         handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
@@ -173,11 +186,21 @@ def an_object(mu):
 
 
 SCRIPT = """
+from __future__ import annotations
+
+from dataclasses import dataclass
+
 import pflbench
 from pflbench.algorithms.fedavg import FedAvg
+from pflbench.api import Hparams, hparam
+
+@dataclass(frozen=True)
+class MyHparams(Hparams):
+    rho: float = hparam(0.1, (0.0, 1.0), "a number")
 
 class Mine(FedAvg):
     title = "Mine"
+    hp: MyHparams
 
 toy = dict(dataset="synthetic:samples=160", clients=4, model="mlp", width=8, rounds=1)
 made = pflbench.sweep([Mine, "local"], out="out", jobs=2, **toy)

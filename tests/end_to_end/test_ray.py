@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+import pflbench
 from pflbench.cli import main
 from pflbench.sweep.launchers.ray import _do_in
+from pflbench.testing import TOY
+from tests.end_to_end.test_python import a_class
 
 from .commands import Started, done, finished, numbers, started, wait_until
 
@@ -143,6 +146,16 @@ def test_a_failed_run_ends_with_the_exit_code_of_local_runs(tmp_path):
     assert ends[0] == ends[1]
     assert ends[0][0] == 1
     assert "ran out of luck" in ends[0][1]
+
+
+def test_a_class_runs_on_ray_as_elsewhere_and_no_handler_of_a_signal_stays(tmp_path):
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    small = {**TOY, "rounds": 2, "jobs": 1}
+    there = pflbench.sweep(a_class(), out=tmp_path / "ray", on="ray", **small)
+    here = pflbench.sweep(a_class(), out=tmp_path / "local", **small)
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+    assert there.runs["status"].tolist() == ["finished"]
+    assert numbers(there.folder) == numbers(here.folder)
 
 
 def test_a_machine_that_does_not_see_the_files_says_what_is_needed(tmp_path):

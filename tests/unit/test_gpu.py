@@ -9,6 +9,8 @@ import torch
 from pflbench.records import provenance
 from pflbench.simulation import gpu
 from pflbench.simulation.client_worker import Rows
+from pflbench.testing import played, toy
+from pflbench.testing.compare import difference
 
 
 @pytest.fixture
@@ -63,6 +65,21 @@ def test_rows_of_data_on_a_device_are_those_of_the_memory_map():
     assert torch.equal(there[rows], Rows(x, indices)[rows])
     meta = gpu.RowsThere(torch.from_numpy(x).to("meta"), indices)
     assert meta[rows].device.type == "meta"
+
+
+def test_a_run_on_data_that_were_copied_once_is_the_same(monkeypatch):
+    plain, copies = played(toy("fedcosr"), 2), []
+
+    def resident(x, device):
+        copies.append(torch.from_numpy(np.array(x)))
+        return copies[-1]
+
+    monkeypatch.setattr(gpu, "resident", resident)
+    there = played(toy("fedcosr"), 2)
+    assert len(copies) == 1
+    assert isinstance(there.client(0).x, gpu.RowsThere)
+    assert difference(there.server, plain.server) is None
+    assert difference(dict(there.states), dict(plain.states)) is None
 
 
 def test_another_gpu_is_another_kind_of_machine(fake):

@@ -10,6 +10,7 @@ import os
 import pickle
 import signal
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -50,12 +51,13 @@ class OnRay:
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
         try:
             _reachable(address)
-            if address is None:
-                os.environ.setdefault("RAY_worker_niceness", "0")  # not in the background
-                ray.init(num_cpus=jobs, include_dashboard=False, **quiet)
-            else:
-                with _without_stderr():
-                    ray.init(address=address, **quiet)
+            with _own_signals():
+                if address is None:
+                    os.environ.setdefault("RAY_worker_niceness", "0")  # not in the background
+                    ray.init(num_cpus=jobs, include_dashboard=False, **quiet)
+                else:
+                    with _without_stderr():
+                        ray.init(address=address, **quiet)
         # a ConnectionError of Ray's is an OSError; a port above 65535 is an OverflowError
         except (*REFUSED, ray.exceptions.RayError) as error:
             if _asks_for_token(error):
@@ -131,6 +133,17 @@ def _reachable(address: str | None) -> None:
     host, _, port = (address or "").rpartition(":")
     if host and port.isdecimal() and "//" not in host:
         socket.create_connection((host, int(port)), timeout=10).close()
+
+
+@contextmanager
+def _own_signals() -> Iterator[None]:
+    """What SIGTERM does stays as it is: Ray would end the process, also that of a notebook."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if before is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager
