@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="The data sets, and how they are divided among clients.")
 
-Name = Annotated[str, typer.Argument(help="A name of 'pflbench data list', npz:PATH or FILE.py.")]
+Name = Annotated[
+    str, typer.Argument(help="A data set of 'pflbench data list', npz:PATH or FILE.py.")
+]
 
 
 @app.command("list")
@@ -49,7 +51,7 @@ def get(name: Name, data_root: options.DataRoot = None) -> None:
 
     found = datasets.download(name, data_root, show)
     if not printed:
-        print(f"{found.title} is there already: {found.size}, in {found.folder}")
+        print(f"{found.title} is already available: {found.size}, in {found.folder}")
 
 
 @app.command("import")

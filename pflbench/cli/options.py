@@ -68,7 +68,7 @@ def _finite(value: float) -> float:
 RUN: dict[str, Any] = {
     "dataset": Annotated[
         str | None,
-        _option("A name of 'pflbench data list', npz:PATH or FILE.py. [digits]", "NAME"),
+        _option("A data set of 'pflbench data list', npz:PATH or FILE.py. [digits]", "NAME"),
     ],
     "partition": Annotated[
         str | None,

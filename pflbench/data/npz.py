@@ -39,5 +39,5 @@ def plain_arrays(path: str) -> dict[str, npt.NDArray[np.generic]]:
         ) from error
     for name, array in arrays.items():
         if not isinstance(array, np.ndarray):
-            raise UserError(f"{path} is not an .npz archive of arrays: {name} is no array")
+            raise UserError(f"{path} is not an .npz archive of arrays: {name} is not an array")
     return arrays

@@ -135,7 +135,7 @@ def _check_sizes(options: Options) -> None:
     """Refuse sizes of clients that contradict one another."""
     sizes, most, least = options.samples_per_client, options.max_samples, options.min_samples
     if options.overlap and sizes is None:
-        raise UserError("overlap has a meaning only together with samples_per_client")
+        raise UserError("overlap needs samples_per_client")
     if sizes is not None and most is not None:
         raise UserError(
             "max_samples cannot be used together with samples_per_client, which says how many there are"

@@ -59,7 +59,7 @@ def read(path: str, samples: int, clients: int | None) -> dict[str, tuple[Ints, 
             " client, or three, with validation_0, ..."
         )
     if clients is not None and clients != found:
-        raise UserError(f"{path} has {found} clients, and {clients} are asked for")
+        raise UserError(f"{path} has {found} clients, but clients = {clients}")
     for name, indices in arrays.items():
         _check_indices(path, name, indices, samples)
     parts = {

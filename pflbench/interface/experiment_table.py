@@ -36,7 +36,7 @@ def asked(
     if base is None:
         if methods is None:
             raise UserError(
-                "name methods, or an experiment; pflbench experiments lists what there is"
+                "name methods, or an experiment; 'pflbench experiments' lists those that exist"
             )
         return without_file(given, name, command, data_root)
     is_table = isinstance(base, Mapping)

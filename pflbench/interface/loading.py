@@ -117,7 +117,7 @@ def load(
     """
     place = Path(folder)
     if not (place / "run.json").is_file() and any(place.glob("*/run.json")):
-        raise UserError(f"{place} is a folder of runs; name one of them, as {place}/RUN")
+        raise UserError(f"{place} is a folder of runs; name one of them, e.g. {place}/RUN")
     if wrong := damage(place):
         raise UserError(f"{place} is damaged: {wrong}")
     plugin = plugin_of(method) if method is not None else None

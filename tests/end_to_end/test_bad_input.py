@@ -58,7 +58,7 @@ class Mine(Algorithm):
             "samples_per_client = '80': must be two numbers, as 80-100",
         ),
         ("fedavg --samples-per-client 900-950", "ask for fewer"),
-        ("fedavg --overlap", "overlap has a meaning only together with samples_per_client"),
+        ("fedavg --overlap", "overlap needs samples_per_client"),
         ("fedavg --data-fraction 0", "data_fraction must be above 0"),
         ("fedavg --data-fraction 0.5 --scarce-clients 5", "scarce_clients must be 1..4"),
         (
@@ -249,7 +249,7 @@ def test_a_data_file_with_wrong_arrays(call: Call, arrays: dict[str, np.ndarray]
         (
             {"train_0": [0, 1], "test_0": [2]},
             ["--clients", "3"],
-            "has 1 clients, and 3 are asked for",
+            "has 1 clients, but clients = 3",
         ),
     ],
 )

@@ -376,7 +376,7 @@ def test_a_partition_is_shown_exported_and_used_again(call: Call):
 
 def test_data_that_are_there_are_not_fetched(call: Call):
     assert fine(call, "data", "get", "digits").startswith(
-        "Digits is there already: 1797 images of 10 classes"
+        "Digits is already available: 1797 images of 10 classes"
     )
 
 

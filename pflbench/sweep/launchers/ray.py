@@ -68,7 +68,7 @@ class OnRay:
             reason = str(error).strip().partition("\n")[0].partition(". ")[0].rstrip(".")
             raise UserError(
                 f"no Ray cluster at {address!r}: {reason}; must be auto, HOST:PORT or"
-                " ray://HOST:PORT of one that runs ('ray start --head' starts one)"
+                " ray://HOST:PORT of a running cluster ('ray start --head' starts one)"
             ) from error
 
     def room(self) -> int:
