@@ -62,12 +62,11 @@ def import_data(
     ],
     data_root: options.DataRoot = None,
 ) -> None:
-    """Take a data set from files that you have, and verify it: ag_news, cifar10, fashion_mnist or
-    uci_har."""
+    """Import a data set from files. It is verified: ag_news, cifar10, fashion_mnist or uci_har."""
     from pflbench.data import datasets
 
     found, new = datasets.import_files(name, files, data_root)
-    there = f"imported from {files}" if new else "there already"
+    there = f"imported from {files}" if new else "already available"
     print(f"{found.title} is {there}: {found.size}, digest {found.digest}, in {found.folder}")
 
 
