@@ -28,6 +28,9 @@ Logits = Callable[[Params], Tensor]  # of the samples of a batch: theta -> (B, C
 class APFLHparams(Hparams):
     optimizer: str = hparam("sgd", ["sgd"], "the method is made of gradient steps of its own")
     keep_optimizer: bool = hparam(False, [False], "its gradient steps have no state", tune=False)
+    local_momentum: float = hparam(0.0, [0.0], "its gradient steps have no state", tune=False)
+    weight_decay: float = hparam(0.0, [0.0], "its gradient steps are written out", tune=False)
+    clip: float = hparam(0.0, [0.0], "its gradient steps are written out", tune=False)
     alpha: float = hparam(0.5, (0.0, 1.0), "share of the private model, at the start if adaptive")
     adaptive: bool = hparam(True, [True, False], "clients learn their alpha")
     alpha_lr: float | None = hparam(None, (0.0, 1.0), "rate of alpha; none: lr")
@@ -54,8 +57,10 @@ class APFL(Algorithm):
         own = self.training_net(client, message["theta"], "train")
         mixed = self.training_net(client, private, "mixed")
         adapt = self.hp.adaptive
+        factor = self.hp.rate_factor(client.round)
         for x, y in client.batches(self.hp.batch_size, self.hp.epochs):
-            w, v, alpha = self.step(w, v, alpha, logits_of(own, x), logits_of(mixed, x), y, adapt)
+            logits = logits_of(own, x), logits_of(mixed, x)
+            w, v, alpha = self.step(w, v, alpha, *logits, y, adapt, factor)
             adapt = False  # in the first batch only
         log(alpha=alpha)
         reply = {"theta": completed(own, w), "n": client.n}
@@ -80,16 +85,20 @@ class APFL(Algorithm):
         mixed: Logits,
         y: Tensor,
         adapt: bool,
+        factor: float = 1.0,
     ) -> tuple[Params, Params, Tensor]:
         """w <- w - eta grad CE(w); v <- v - eta grad_v CE(u), u = alpha v + (1 - alpha) w;
         alpha <- clip(alpha - eta_alpha d CE(u) / d alpha): all gradients at the old values.
+
+        `factor` is that of both rates in this round.
         """
+        eta = factor * self.hp.lr
         g_w = self.global_gradient(w, own, y)
         g_v, g_alpha = self.mixed_gradients(w, v, alpha, mixed, y)
-        new_w = moved(w, -self.hp.lr, g_w)
-        new_v = moved(v, -self.hp.lr, g_v)
+        new_w = moved(w, -eta, g_w)
+        new_v = moved(v, -eta, g_v)
         if adapt:
-            rate = self.hp.lr if self.hp.alpha_lr is None else self.hp.alpha_lr
+            rate = eta if self.hp.alpha_lr is None else factor * self.hp.alpha_lr
             alpha = (alpha - rate * (g_alpha + self.hp.alpha_decay * alpha)).clamp(0, 1)
         return new_w, new_v, alpha
 

@@ -3,7 +3,7 @@ Algorithm 1.
 
 Idea: clients with similar models attract each other, by a cloud model for each.
 Paper: https://arxiv.org/abs/2007.03797
-Code: none by the authors
+Code: none of the authors found
 Down: u_i, the client's cloud model. Up: w_i. Private: w_i. Evaluated: w_i after training (post).
 Deviations: the squared distances between models are divided by their median in the round
 (`distances`), and sigma is a quarter of it, so that the attention does not depend on how far

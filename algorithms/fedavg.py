@@ -3,7 +3,7 @@ data", AISTATS 2017), Algorithm 1.
 
 Idea: clients train copies of the global model, and the server averages them.
 Paper: https://arxiv.org/abs/1602.05629
-Code: none by the authors
+Code: none of the authors found
 Down: theta. Up: theta, n. Private: nothing.
 Evaluated: the new global model on every client's test data (pre).
 Deviations: none.

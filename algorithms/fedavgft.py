@@ -3,7 +3,7 @@ to representation learning", NeurIPS 2022).
 
 Idea: FedAvg; for evaluation each client fine-tunes a copy of the global model.
 Paper: https://arxiv.org/abs/2205.13692
-Code: none by the authors
+Code: none of the authors found
 Down: theta. Up: theta, n. Private: nothing.
 Evaluated: the new global model after `ft_epochs` passes over the client's training data (pre);
 series "global" is the model before them.

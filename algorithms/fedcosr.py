@@ -4,7 +4,7 @@ Algorithm 1.
 
 Idea: a shared body, mixed with the own one, and shared prototypes in a contrastive loss.
 Paper: https://arxiv.org/abs/2404.17916 (an earlier version)
-Code: none by the authors
+Code: none of the authors found
 Down: phi, the prototypes Omega of all classes that have one. Up: phi, the prototypes Omega_i of the
 client's classes and their counts, n. Private: theta_i, its last contrastive loss L_i, the number of
 rounds it has trained. Evaluated: theta_i after local training (post).
@@ -276,7 +276,7 @@ class FedCoSR(Algorithm):
         later, _ = gradient_and_variance(loss, end, client, self.hp.batch_size)
         smoothness = (later - gradient).norm() / step  # at most L_1
         bound = eta_bound(gradient.square().sum(), variance, smoothness, apart, self.hp)
-        holds = self.hp.lr < bound
+        holds = self.hp.lr * self.hp.rate_factor(client.round) < bound
         log(smoothness=smoothness, eta_bound=bound, eta_holds=holds.double())
         if not holds:
             note("Corollary 1's condition on eta fails in some rounds of some clients (eta_holds)")

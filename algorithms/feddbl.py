@@ -35,6 +35,7 @@ from pflbench.api import (
     State,
     hparam,
     note,
+    refuse_options,
 )
 from pflbench.ops import cross_entropy_loss, layers, local_sgd, weighted_mean
 
@@ -57,6 +58,10 @@ class FedDBLHparams(Hparams):
     exact: bool = hparam(
         False, [False, True], "W_G is the ridge regression of all data instead of the mean of W_i"
     )
+
+    def __post_init__(self) -> None:
+        if self.extractor == "initial":
+            refuse_options(self, "FedDBL trains no network unless extractor = fed_warmup")
 
 
 class FedDBL(Algorithm):

@@ -1,5 +1,4 @@
-"""FedDyn (Acar et al., "Federated learning based on dynamic regularization", ICLR 2021),
-Algorithm 1.
+"""FedDyn (Acar et al., "Federated learning based on dynamic regularization", ICLR 2021).
 
 Idea: FedAvg with local losses that change every round, so that local and global optima agree.
 Paper: https://arxiv.org/abs/2111.04263
@@ -8,7 +7,8 @@ Down: w. Up: theta_i, n. Private: g_i, the sum of the client's own moves, in uni
 (the box has the gradient -alpha g_i).
 Evaluated: the mean of the newest client models (pre); series "cloud" is w, which is sent.
 Deviations: clients are weighted by n_i, in the box equally (`weights`). As in the authors' code the
-mean is evaluated, not w, and gradients are clipped; weight decay and decreasing rates are left out.
+mean is evaluated, not w, and gradients are clipped; weight decay, decreasing rates and an alpha for
+each client by its share of the samples are left out.
 """
 
 from dataclasses import dataclass
@@ -67,7 +67,7 @@ class FedDyn(Algorithm):
         alpha = self.hp.alpha
         regularized = proximal(cross_entropy_loss, w, alpha)
         loss = linear(regularized, {name: alpha * p for name, p in g.items()})
-        theta = local_sgd(loss, w, client, self.hp, clip=self.hp.clip)
+        theta = local_sgd(loss, w, client, self.hp)
         if self.hp.dynamic:
             g = {name: g[name] + theta[name] - w[name] for name in g}
         return {"theta": theta, "n": client.n}, {"g": g}

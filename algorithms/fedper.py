@@ -3,7 +3,7 @@ Algorithms 1 and 2.
 
 Idea: a shared body and own heads, trained together.
 Paper: https://arxiv.org/abs/1912.00818
-Code: none by the authors
+Code: none of the authors found
 Down: phi. Up: phi, n. Private: pi_i.
 Evaluated: the new global body with the client's own head (pre).
 Deviations: none.

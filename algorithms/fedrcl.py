@@ -30,6 +30,7 @@ from pflbench.api import (
     State,
     hparam,
     log,
+    refuse_options,
 )
 from pflbench.ops import layers, local_sgd, weighted_mean
 
@@ -56,6 +57,10 @@ class FedRCLHparams(Hparams):
         "samples", ["samples", "uniform"], "weights of the clients in the mean: n_i, or equal"
     )
 
+    def __post_init__(self) -> None:
+        if self.lr_decay != 1:
+            refuse_options(self, "FedRCL's rate has lr_decay already; use one", ["schedule"])
+
 
 class FedRCL(Algorithm):
     title = "FedRCL"
@@ -68,7 +73,7 @@ class FedRCL(Algorithm):
     def client_update(self, client: Client, message: Message) -> tuple[Message, State]:
         lr = self.hp.lr * self.hp.lr_decay**client.round
         hp = replace(self.hp, lr=lr)
-        theta = local_sgd(self.loss, message["theta"], client, hp, clip=self.hp.clip)
+        theta = local_sgd(self.loss, message["theta"], client, hp)
         reply = {"theta": theta, "n": client.n}
         return reply, {}
 

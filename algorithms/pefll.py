@@ -263,7 +263,7 @@ class PeFLL(Algorithm):
     def client_update(self, client: Client, message: Message) -> tuple[Message, State]:
         """D_i = theta_i before minus after local training."""
         start = message["theta"]
-        end = local_sgd(self.local_loss, start, client, self.hp, clip=self.hp.clip)
+        end = local_sgd(self.local_loss, start, client, self.hp)
         return {"D": difference(start, end)}, client.state
 
     def backprop(self, client: Client, message: Message) -> tuple[Message, State]:
@@ -319,7 +319,7 @@ class PeFLL(Algorithm):
         w = {**E, **H}
         if self.hp.server_clip:
             torch.nn.utils.clip_grad_norm_(w.values(), self.hp.server_clip)
-        hp = replace(self.hp, optimizer="adam", lr=self.hp.server_lr)
+        hp = replace(self.hp, optimizer="adam", lr=self.hp.server_lr, weight_decay=0.0)
         optimizer = optimizer_of(hp, w.values())
         if "m" in server:
             kept = {key: list(server[key].values()) for key in ("m", "s", "t")}

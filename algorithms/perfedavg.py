@@ -3,7 +3,7 @@ model-agnostic meta-learning approach", NeurIPS 2020), Algorithm 1.
 
 Idea: a global model that a few local gradient steps adapt well (MAML).
 Paper: https://arxiv.org/abs/2002.07948
-Code: none by the authors
+Code: none of the authors found
 Down: w. Up: theta, n. Private: nothing. Evaluated: w after `adapt_steps` gradient steps on the
 client's training data (pre).
 Deviations: first-order by default, without the Hessian term (`variant` "hessian_free" has it);
@@ -49,6 +49,9 @@ class PerFedAvgHparams(Hparams):
     )
     optimizer: str = hparam("sgd", ["sgd"], "the method is made of gradient steps of its own")
     keep_optimizer: bool = hparam(False, [False], "its gradient steps have no state", tune=False)
+    local_momentum: float = hparam(0.0, [0.0], "its gradient steps have no state", tune=False)
+    weight_decay: float = hparam(0.0, [0.0], "its gradient steps are written out", tune=False)
+    clip: float = hparam(0.0, [0.0], "its gradient steps are written out", tune=False)
     inner_steps: int = hparam(1, (0, 20), "inner steps before each outer one")
     outer_steps: int | None = hparam(
         None, (1, 1000), "outer steps per round; none: all batches of the passes"
@@ -74,6 +77,7 @@ class PerFedAvg(Algorithm):
     def client_update(self, client: Client, message: Message) -> tuple[Message, State]:
         net = self.training_net(client, message["theta"], "train")
         theta = trained_parameters(net)
+        factor = self.hp.rate_factor(client.round)
         hessian_batches = self.batches(client, "hessian")
         for x, y in self.batches(client, "train"):
             x_inner, x_outer = x.tensor_split(2)
@@ -84,7 +88,7 @@ class PerFedAvg(Algorithm):
             if self.hp.variant == "hessian_free":
                 x_third, y_third = next(hessian_batches)
                 third = gradient(net, x_third, y_third, name="")
-            theta = self.step(theta, inner, outer, third)
+            theta = self.step(theta, inner, outer, third, factor)
         return {"theta": completed(net, theta), "n": client.n}, {}
 
     def batches(self, client: Client, stream: str) -> Iterator[Batch]:
@@ -96,22 +100,28 @@ class PerFedAvg(Algorithm):
         return islice(splittable, None if steps is None else client.steps(steps))
 
     def step(
-        self, theta: Params, inner: Gradient, outer: Gradient, third: Gradient | None = None
+        self,
+        theta: Params,
+        inner: Gradient,
+        outer: Gradient,
+        third: Gradient | None = None,
+        factor: float = 1.0,
     ) -> Params:
         """theta' = theta - alpha inner(theta); theta <- theta - beta (I - alpha H) outer(theta').
 
         H is the derivative of `third` at theta; without `third` the factor is left out. Several
-        inner steps have one factor each.
+        inner steps have one factor each. Alpha and beta are multiplied by `factor`, the round's.
         """
+        alpha = factor * self.hp.alpha
         points = [theta]
         for _ in range(self.hp.inner_steps):
             point = points[-1]
-            points.append(moved(point, -self.hp.alpha, inner(point)))
+            points.append(moved(point, -alpha, inner(point)))
         g = outer(points[-1])
         if third is not None:
             for point in reversed(points[:-1]):
-                g = moved(g, -self.hp.alpha, self.hessian_product(third, point, g))
-        return moved(theta, -self.hp.lr, g)
+                g = moved(g, -alpha, self.hessian_product(third, point, g))
+        return moved(theta, -factor * self.hp.lr, g)
 
     def hessian_product(self, third: Gradient, point: Params, g: Params) -> Params:
         """H g ~ [third(point + d g) - third(point - d g)] / (2 d)."""
@@ -154,11 +164,12 @@ class PerFedAvg(Algorithm):
     def stepped(self, client: Client, w: Params, batches: Iterable[Batch]) -> tuple[Params, Tensor]:
         """A copy of w after theta <- theta - alpha grad CE(theta; b) for every batch, and whether it
         is finite; if it is not, the copy is w itself."""
+        alpha = self.hp.alpha * self.hp.rate_factor(client.round)
         net = self.training_net(client, w, "adapt")
         theta = trained_parameters(net)
         for x, y in batches:
             g = gradient(net, x, y, name="")(theta)
-            theta = moved(theta, -self.hp.alpha, g)
+            theta = moved(theta, -alpha, g)
         finite = torch.stack([p.isfinite().all() for p in theta.values()]).all()
         whole = completed(net, theta)
         return {name: torch.where(finite, p, w[name]) for name, p in whole.items()}, finite

@@ -92,7 +92,7 @@ class pFedHN(Algorithm):
     def client_update(self, client: Client, message: Message) -> tuple[Message, State]:
         """D_i = theta_i before local training less theta_i after it."""
         start = message["theta"]
-        end = local_sgd(cross_entropy_loss, start, client, self.hp, clip=self.hp.clip)
+        end = local_sgd(cross_entropy_loss, start, client, self.hp)
         return {"D": {name: p - end[name] for name, p in start.items()}}, {}
 
     def round(self, server: State, cohort: Cohort) -> State:
@@ -167,7 +167,7 @@ class pFedHN(Algorithm):
             theta = self.generated(message["H"], v)
             start = values(theta)
             stream = f"adapt {step}"
-            end = local_sgd(cross_entropy_loss, start, client, hp, stream=stream, clip=hp.clip)
+            end = local_sgd(cross_entropy_loss, start, client, hp, stream=stream)
             D = [p - end[name] for name, p in start.items()]
             (gradient,) = torch.autograd.grad(list(theta.values()), v, D)
             server = self.descended(server, {"v": gradient})

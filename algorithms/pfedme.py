@@ -28,6 +28,9 @@ class pFedMeHparams(Hparams):
     )
     optimizer: str = hparam("sgd", ["sgd"], "the method is made of gradient steps of its own")
     keep_optimizer: bool = hparam(False, [False], "its gradient steps have no state", tune=False)
+    local_momentum: float = hparam(0.0, [0.0], "its gradient steps have no state", tune=False)
+    weight_decay: float = hparam(0.0, [0.0], "it has inner_weight_decay", tune=False)
+    clip: float = hparam(0.0, [0.0], "its gradient steps are written out", tune=False)
     lam: float = hparam(10.0, (0.0, 50.0), "lambda, pull of the personal model to w_i")
     inner_steps: int = hparam(5, (1, 50), "K, steps of the personal model on a batch")
     personal_lr: float = hparam(
@@ -56,25 +59,31 @@ class pFedMe(Algorithm):
         net = self.task.net(message["theta"], self.hp.dropout, dropout).train()
         w = {name: p.detach() for name, p in net.named_parameters()}
         v = w
+        factor = self.hp.rate_factor(client.round)
         for x, y in client.batches(self.hp.batch_size, self.hp.epochs):
-            w, v = self.step(w, v, gradient(net, x, y))
+            w, v = self.step(w, v, gradient(net, x, y), factor)
         reply = {"theta": completed(net, w), "n": client.n}
         return reply, {"theta": completed(net, v)}
 
-    def step(self, w: Params, v: Params, grad: Gradient) -> tuple[Params, Params]:
-        """One batch: K steps of v towards argmin CE(v) + (lam/2) ||v - w||^2; then w follows v."""
+    def step(
+        self, w: Params, v: Params, grad: Gradient, factor: float = 1.0
+    ) -> tuple[Params, Params]:
+        """One batch: K steps of v towards argmin CE(v) + (lam/2) ||v - w||^2; then w follows v.
+
+        `factor` is that of both rates in this round.
+        """
         for _ in range(self.hp.inner_steps):
-            v = self.inner_step(w, v, grad)
-        w = blend(self.hp.lr * self.hp.lam, v, w)  # w <- w - eta lam (w - v)
+            v = self.inner_step(w, v, grad, factor * self.hp.personal_lr)
+        w = blend(factor * self.hp.lr * self.hp.lam, v, w)  # w <- w - eta lam (w - v)
         return w, v
 
-    def inner_step(self, w: Params, v: Params, grad: Gradient) -> Params:
+    def inner_step(self, w: Params, v: Params, grad: Gradient, eta_p: float) -> Params:
         """v <- v - eta_p (grad CE(v; b) + lam (v - w))."""
         g = grad(v)
         new = {}
         for name, p in v.items():
             pull = self.hp.lam * (p - w[name]) + self.hp.inner_weight_decay * p
-            new[name] = p.sub(g[name] + pull, alpha=self.hp.personal_lr)
+            new[name] = p.sub(g[name] + pull, alpha=eta_p)
         return new
 
     def aggregate(self, server: State, replies: Replies) -> State:

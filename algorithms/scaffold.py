@@ -1,13 +1,14 @@
 """SCAFFOLD (Karimireddy et al., "SCAFFOLD: Stochastic controlled averaging for federated learning",
-ICML 2020), Algorithm 1.
+ICML 2020), options I and II of its algorithm box.
 
 Idea: FedAvg whose local steps are corrected by the difference of global and own mean gradients.
 Paper: https://arxiv.org/abs/1910.06378
-Code: none by the authors
+Code: https://github.com/owkin/FLamby (pull request 84, by the first author)
 Down: x, c. Up: y_i, the change of c_i, n. Private: c_i.
 Evaluated: the new global model on every client's test data (pre).
 Deviations: models and control variates are weighted by n_i, in the box equally (`weights`). A round
-is a number of passes over the data, so the number of steps K differs between clients.
+is a number of passes over the data, so the number of steps K differs between clients. c is always
+sent; the authors' code rebuilds it from successive models, which full participation allows.
 """
 
 import math
@@ -25,6 +26,10 @@ from pflbench.ops import cross_entropy_loss, gradient, linear, local_sgd, server
 class SCAFFOLDHparams(Hparams):
     optimizer: str = hparam("sgd", ["sgd"], "c_i is computed from plain gradient steps")
     keep_optimizer: bool = hparam(False, [False], "its gradient steps have no state", tune=False)
+    local_momentum: float = hparam(
+        0.0, [0.0], "c_i is computed from plain gradient steps", tune=False
+    )
+    clip: float = hparam(0.0, [0.0], "c_i is computed from plain gradient steps", tune=False)
     server_lr: float = hparam(1.0, (0.0, 2.0), "eta_g, share of the clients' mean in the new model")
     control: str = hparam(
         "steps",
@@ -84,12 +89,13 @@ class SCAFFOLD(Algorithm):
         steps = client.steps(self.hp.epochs * math.ceil(len(client.y) / self.hp.batch_size))
         if steps == 0:
             return c_i
+        eta = self.hp.lr * self.hp.rate_factor(client.round)
         new = {}
         for name in c_i:  # c_i - c + (x - y) / (K eta), in float64: a small difference
             if name in self.task.statistics:
                 new[name] = c_i[name]  # 0: no gradient moves it
                 continue
-            moved = (x[name].double() - y[name].double()) / (steps * self.hp.lr)
+            moved = (x[name].double() - y[name].double()) / (steps * eta)
             new[name] = (c_i[name].double() - c[name].double() + moved).float()
         return new
 

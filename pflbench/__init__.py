@@ -15,4 +15,6 @@ INTERFACE = f"{__name__}.interface"
 def __getattr__(name: str) -> Any:
     if name in ("load", "run"):
         return getattr(importlib.import_module(INTERFACE), name)
+    if name in ("report", "sweep"):
+        return importlib.import_module(f"{__name__}.{name}")  # packages that can be called
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

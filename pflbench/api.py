@@ -16,12 +16,15 @@ from typing import Any, ClassVar, Literal, Protocol
 import torch
 from torch import Tensor, nn
 
+from pflbench.augmentation import Augmentation
 from pflbench.errors import UserError
+from pflbench.hparams import OPTIONS, Hparams, hparam, refuse_options
 from pflbench.logs import collect_logs, collect_notes, count_batch, log, note
 from pflbench.task import Dropout, Net, Params, Task
 
 __all__ = [
     "LARGE",
+    "OPTIONS",
     "Algorithm",
     "Client",
     "ClientFunction",
@@ -43,6 +46,7 @@ __all__ = [
     "hparam",
     "log",
     "note",
+    "refuse_options",
 ]
 
 Message = dict[str, Any]
@@ -55,46 +59,6 @@ Replies = dict[int, Message]
 """Replies by client id, in ascending order of id."""
 Loss = Callable[["Net", Tensor, Tensor], Tensor]
 """loss(net, x, y) -> scalar; x: (B, channels, height, width), y: (B,)."""
-
-
-def hparam(
-    default: Any,
-    allowed: Any,
-    meaning: str,
-    per_dataset: Mapping[str, Any] | None = None,
-    *,
-    tune: bool = True,
-) -> Any:
-    """A hyperparameter: its default, its range `(low, high)` or list of choices, and its meaning, on one line.
-
-    `tune=False` keeps it out of the default search of `pflbench tune`.
-    """
-    metadata = {
-        "allowed": allowed,
-        "meaning": meaning,
-        "per_dataset": dict(per_dataset or {}),
-        "tune": tune,
-    }
-    return field(default=default, metadata=metadata)
-
-
-@dataclass(frozen=True)
-class Hparams:
-    """The hyperparameters every method has; a method adds its own, or other defaults, in a subclass."""
-
-    lr: float = hparam(0.01, (1e-4, 1.0), "eta, learning rate of local training")
-    batch_size: int = hparam(
-        16, (1, 1024), "b, samples in a batch; the last, shorter batch is kept"
-    )
-    epochs: int = hparam(1, (0, 50), "r, passes over the local data per round")
-    optimizer: str = hparam("sgd", ["sgd", "adam"], "local optimizer")
-    keep_optimizer: bool = hparam(
-        False, [False, True], "keep the local optimizer's state between rounds", tune=False
-    )
-    dropout: float = hparam(0.0, (0.0, 0.9), "dropout between body and head in local training")
-    participation: float = hparam(
-        1.0, (0.05, 1.0), "at most this share of the clients takes part per round"
-    )
 
 
 LARGE = 256
@@ -119,6 +83,7 @@ class Client:
     state: State
     optimizers: Mapping[str, State] = field(default_factory=dict)  # kept states, by name
     work: float = 1.0  # share of its batches that the client does; a slow one does less
+    augmentation: Augmentation | None = None  # of the images in batches
 
     @cached_property
     def n(self) -> Tensor:
@@ -137,9 +102,10 @@ class Client:
         """Shuffled batches (x, y), or (z, y) if there is a row of z for every sample.
 
         The order depends on seed, client, round and the name of the stream only. A slow client has
-        the first of them, at least one.
+        the first of them, at least one. Images are augmented, if the run says so.
         """
         order = self.generator(stream)
+        draws = self.generator("augment", stream) if self.augmentation else None
         left = self.steps(epochs * math.ceil(len(self.y) / size))
         for _ in range(epochs if len(self.y) else 0):
             for rows in torch.randperm(len(self.y), generator=order).split(size):
@@ -148,14 +114,20 @@ class Client:
                 left -= 1
                 count_batch(len(rows))
                 here = rows.to(self.y.device)
-                yield self.task.pixels(self.x[rows]) if z is None else z[here], self.y[here]
+                yield self._augmented(rows, draws) if z is None else z[here], self.y[here]
+
+    def _augmented(self, rows: Tensor, draws: torch.Generator | None) -> Tensor:
+        x = self.x[rows]
+        if self.augmentation and draws:
+            x = self.augmentation(x, draws)
+        return self.task.pixels(x)
 
     def steps(self, planned: int) -> int:
         """How many of the planned steps the client does: all, or the share of a slow one, at least one."""
         return min(planned, max(1, int(self.work * planned + 1e-9)))
 
     def samples(self, size: int = LARGE) -> Iterator[tuple[Tensor, Tensor]]:
-        """All training samples once, in order, in large batches: for statistics."""
+        """All training samples once, in order, as they are, in large batches: for statistics."""
         for rows in torch.arange(len(self.y)).split(size) if len(self.y) else ():
             yield self.task.pixels(self.x[rows]), self.y[rows.to(self.y.device)]
 
@@ -189,7 +161,7 @@ ClientFunction = Callable[[Client, Message], tuple[Message, State]]
 
 
 class Algorithm:
-    """A method. Subclasses say `hp: TheirHparams` and give at least `client_update`, `aggregate` and
+    """A method. Subclasses declare `hp: TheirHparams` and define at least `client_update`, `aggregate` and
     `personal_model`."""
 
     title: ClassVar[str]
@@ -204,6 +176,9 @@ class Algorithm:
     exceptions: ClassVar[
         Mapping[str, str]
     ] = {}  # conformance check -> why this method cannot pass it
+    check_model: ClassVar[str] = (
+        ""  # network of checks and golden numbers; "": the usual small ones
+    )
     hp: Hparams
 
     def __init__(self, hp: Hparams, task: Task) -> None:
@@ -227,36 +202,36 @@ class Algorithm:
         return {}
 
     def download(self, server: State, ids: tuple[int, ...]) -> dict[int, Message]:
-        """What each of these clients is sent; any client may be asked for, also one that never took part."""
+        """The message to each of these clients, among which may be clients that never took part."""
         return dict.fromkeys(ids, server)
 
     def client_update(self, client: Client, message: Message) -> tuple[Message, State]:
-        """A client's work in a round: its reply and its new private state."""
+        """A client in a round: from message and `client.state` to reply and new private state."""
         raise TypeError(f"{type(self).__name__} does not define client_update(client, message)")
 
     def aggregate(self, server: State, replies: Replies) -> State:
-        """The server's new state."""
+        """The new state of the server, from the replies by client id."""
         raise TypeError(f"{type(self).__name__} does not define aggregate(server, replies)")
 
     def round(self, server: State, cohort: Cohort) -> State:
-        """One round. Override it where a round has several exchanges; each may have fewer replies than messages."""
+        """One round. Override it if a round has several exchanges; each may have fewer replies than messages."""
         replies = cohort.call(self.client_update, self.download(server, cohort.ids))
         return self.aggregate(server, replies) if replies else server
 
     def evaluation_messages(self, server: State, cohort: Cohort) -> dict[int, Message]:
-        """What `personal_model` gets for each of these clients, any client among them: the newest download.
+        """What `personal_model` gets for each of these clients: by default the newest download.
 
-        Override it where the server must ask the clients first. `cohort.call` works as in a round, except that no
+        Override it if the server has to ask the clients first. `cohort.call` works as in a round, except that no
         traffic is counted and new private states are dropped.
         """
         return self.download(server, cohort.ids)
 
     def personal_model(self, client: Client, message: Message) -> Model:
-        """What is evaluated at `pre`: from private state and the message of `evaluation_messages`, before training."""
+        """The model evaluated at `pre`, before local training: from `client.state` and message."""
         raise TypeError(f"{type(self).__name__} does not define personal_model(client, message)")
 
     def trained_model(self, client: Client, message: Message, reply: Message) -> Model | None:
-        """What is evaluated at `post`: right after `client_update`, `client.state` being the new one. None: nothing."""
+        """The model evaluated at `post`, after `client_update`; `client.state` is the new one."""
         return None
 
     def extra_models(self, client: Client, message: Message) -> dict[str, Model]:
@@ -264,17 +239,18 @@ class Algorithm:
         return {}
 
     def adaptation_messages(self, server: State, cohort: Cohort) -> dict[int, Message]:
-        """What `adapted_model` gets for each of these clients, which never took part: the newest download.
+        """What `adapted_model` gets for each of these clients, which never took part: by default
+        the newest download.
 
-        Override it where a new client needs something else; `cohort.call` works as for `evaluation_messages`.
+        Override it if a new client needs something else; `cohort.call` works as for `evaluation_messages`.
         """
         return self.download(server, cohort.ids)
 
     def adapted_model(self, client: Client, message: Message, epochs: int) -> Model:
-        """What is evaluated of a client that never took part, after so many passes over its own data.
+        """The model of a client that never took part, after so many epochs on its own data.
 
-        Nothing of it is sent or kept. By default the model of a `client_update` with these passes (`hp.epochs`):
-        what `trained_model` gives, or else `personal_model`.
+        Nothing of it is sent or kept. By default the model after a `client_update` with these epochs: that of
+        `trained_model`, or else of `personal_model`.
         """
         alone = type(self)(replace(self.hp, epochs=epochs), self.task)
         reply, state = alone.client_update(client, message)

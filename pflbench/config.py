@@ -130,16 +130,13 @@ SETTINGS = tuple(
 )
 """What a user sets of a run, next to its method and hyperparameters."""
 
-OPTIONS_OFF: dict[str, Any] = {}
-"""Hyperparameters that every method has as an option, and the values at which they do nothing."""
-
 
 def checked(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of a run, their names and types checked."""
     for name in settings:
         if name not in SETTINGS:
-            raise unknown("setting", name, SETTINGS)
-    return {name: typed("setting", name, Run, value) for name, value in settings.items()}
+            raise unknown("option", name, SETTINGS)
+    return {name: typed("option", name, Run, value) for name, value in settings.items()}
 
 
 def from_toml(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -149,7 +146,7 @@ def from_toml(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     table = read_toml(path)
     hparams = table.pop("hparams", {})
     if not isinstance(hparams, dict):
-        raise UserError(f"{path}: hparams must be a table, as in: [hparams]")
+        raise UserError(f"{path}: hparams must be a table: [hparams]")
     return table, hparams
 
 
@@ -171,17 +168,14 @@ def as_json(run: Run) -> dict[str, Any]:
 
 
 def _beyond_defaults(run: Run) -> dict[str, Any]:
-    """The stored values of a run, but for its version, settings that are at their defaults and
-    options of training that are off.
+    """The stored values of a run, but for its version and settings that are at their defaults; of
+    its hyperparameters, options that are off are not stored.
     """
     stored = as_json(run)
     del stored["version"]
     defaults = {field.name: field.default for field in dataclasses.fields(run)}
     given = {name: value for name, value in stored.items() if value != defaults[name]}
-    hparams = {
-        name: value for name, value in run.hparams.items() if value != OPTIONS_OFF.get(name, ...)
-    }
-    return {**given, "hparams": hparams}
+    return {**given, "hparams": dict(run.hparams)}
 
 
 def read_run(stored: Mapping[str, Any]) -> Run:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -112,7 +113,6 @@ def local_sgd(
     *,
     part: str = "",
     stream: str = "train",
-    clip: float = 0.0,
     kept_as: str = "",
     besides: Sequence[Group] = (),
 ) -> Params:
@@ -120,16 +120,17 @@ def local_sgd(
 
     Returns the new theta. `part` limits training to the parameters whose names start so ("body",
     "head"); the rest stays as it is, bit for bit, whatever the optimizer, and is in evaluation mode
-    (batch norm by running statistics, which do not move). `clip` bounds the norm of
-    the gradient. The mean loss is logged as `loss` (or `loss_<stream>` for other streams than
-    "train"). The optimizer (`hp.optimizer`) is new in every round unless `hp.keep_optimizer`; its
-    state is then kept under the name of the stream, or `kept_as`.
+    (batch norm by running statistics, which do not move). The mean loss is logged as `loss` (or
+    `loss_<stream>` for other streams than "train"). The optimizer (`hp.optimizer`) is new in every
+    round unless `hp.keep_optimizer`; its state is then kept under the name of the stream, or
+    `kept_as`. The options of training (`OPTIONS` of the api) hold: eta is `hp.lr` by the schedule.
 
     `besides` has groups of further `leaves` that the loss reads, each with a rate: they are trained
     in place, on the same gradient, by an optimizer of their own; `values` reads them afterwards.
+    `hp.clip` bounds the norm of all of it.
     """
     batches = client.batches(hp.batch_size, hp.epochs, stream)
-    return _train(loss, theta, client, hp, batches, part, stream, clip, kept_as, besides)
+    return _train(loss, theta, client, hp, batches, part, stream, kept_as, besides)
 
 
 def leaves(tree: Params) -> Params:
@@ -209,7 +210,6 @@ def _train(
     batches: Iterable[tuple[Tensor, Tensor]],
     part: str,
     stream: str,
-    clip: float = 0.0,
     kept_as: str = "",
     besides: Sequence[Group] = (),
 ) -> Params:
@@ -229,9 +229,7 @@ def _train(
         value = loss(net, x, y)
         optimizers.zero_grad()
         value.backward()
-        if clip:
-            torch.nn.utils.clip_grad_norm_(trained.values(), clip)
-        optimizers.step()
+        optimizers.step(hp.clip)
         total += value.detach() * len(y)
         seen += len(y)
     if seen:
@@ -248,9 +246,10 @@ class _LocalOptimizers:
 
     def __init__(self, hp: Hparams, groups: Sequence[Group], client: Client, name: str) -> None:
         self.by_name: dict[str, tuple[Optimizer, Params]] = {}
+        factor = hp.rate_factor(client.round)
         for place, (tensors, rate) in enumerate(groups):
             key = f"{name}, {place}" if place else name
-            optimizer = optimizer_of(replace(hp, lr=rate), tensors.values())
+            optimizer = optimizer_of(replace(hp, lr=factor * rate), tensors.values())
             if hp.keep_optimizer and key in client.optimizers:
                 kept = client.optimizers[key]
                 optimizer.load({kind: [kept[kind][p] for p in tensors] for kind in kept})
@@ -260,7 +259,11 @@ class _LocalOptimizers:
         for optimizer, _ in self.by_name.values():
             optimizer.zero_grad()
 
-    def step(self) -> None:
+    def step(self, clip: float) -> None:
+        """A step of all, along a gradient whose norm is at most the bound (0: whatever it is)."""
+        if clip:
+            groups = [tensors.values() for _, tensors in self.by_name.values()]
+            torch.nn.utils.clip_grad_norm_(itertools.chain(*groups), clip)
         for optimizer, _ in self.by_name.values():
             optimizer.step()
 
@@ -297,9 +300,10 @@ def gradient(net: Net, x: Tensor, y: Tensor, name: str = "loss") -> Callable[[Pa
 
 
 def optimizer_of(hp: Hparams, parameters: Iterable[Tensor]) -> Optimizer:
-    """A new local optimizer: plain SGD (no momentum, no decay) or Adam with the usual constants."""
-    kinds = {"sgd": SGD, "adam": Adam}
-    return kinds[hp.optimizer](parameters, hp.lr)
+    """A new local optimizer: SGD or Adam with the usual constants, at the rate `hp.lr`."""
+    if hp.optimizer == "adam":
+        return Adam(parameters, hp.lr, weight_decay=hp.weight_decay)
+    return SGD(parameters, hp.lr, hp.local_momentum, hp.weight_decay)
 
 
 def weighted_mean(replies: Replies, part: str, weights: Mapping[int, Tensor] | None = None) -> Any:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 State = dict[str, dict[str, Tensor]]
-"""What is kept of an optimizer: by kind (`m`, `s`, `t` of Adam), then by parameter."""
+"""What is kept of an optimizer: by kind (`v` of SGD; `m`, `s`, `t` of Adam), then by parameter."""
 
 
 class Optimizer(Protocol):
@@ -29,15 +29,27 @@ class Optimizer(Protocol):
 
 
 class SGD:
-    """p <- p - lr g: no momentum, no weight decay. A parameter without a gradient does not move."""
+    """g <- g + decay p; v <- momentum v + g, from 0; p <- p - lr v.
 
-    def __init__(self, parameters: Iterable[Tensor], lr: float) -> None:
+    A parameter without a gradient does not move.
+    """
+
+    def __init__(
+        self,
+        parameters: Iterable[Tensor],
+        lr: float,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+    ) -> None:
         self.parameters = list(parameters)
         self.lr = lr
+        self.momentum = momentum
+        self.weight_decay = weight_decay
+        self.v = [torch.zeros_like(p) for p in self.parameters] if momentum else []
 
     def state(self) -> dict[str, list[Tensor]]:
-        """What steps change apart from the parameters, a tensor per parameter: nothing for SGD."""
-        return {}
+        """What steps change apart from the parameters, a tensor per parameter: v, if there is one."""
+        return {"v": self.v} if self.momentum else {}
 
     @torch.no_grad()
     def load(self, state: Mapping[str, list[Tensor]]) -> None:
@@ -54,14 +66,24 @@ class SGD:
     @torch.no_grad()
     def step(self) -> None:
         """One step along the gradients."""
-        moved = [p for p in self.parameters if p.grad is not None]
-        gradients = [p.grad for p in moved if p.grad is not None]
-        if moved:
-            torch._foreach_add_(moved, gradients, alpha=-self.lr)
+        moved = [i for i, p in enumerate(self.parameters) if p.grad is not None]
+        if not moved:
+            return
+        p = [self.parameters[i] for i in moved]
+        step = [tensor.grad for tensor in p if tensor.grad is not None]
+        if self.weight_decay:
+            step = list(torch._foreach_add(step, p, alpha=self.weight_decay))
+        if self.momentum:
+            v = [self.v[i] for i in moved]
+            torch._foreach_mul_(v, self.momentum)
+            torch._foreach_add_(v, step)
+            step = v
+        torch._foreach_add_(p, step, alpha=-self.lr)
 
 
 class Adam(SGD):
-    """m <- b1 m + (1 - b1) g; s <- b2 s + (1 - b2) g^2; p <- p - lr m^ / (sqrt(s^) + eps).
+    """g <- g + decay p; m <- b1 m + (1 - b1) g; s <- b2 s + (1 - b2) g^2;
+    p <- p - lr m^ / (sqrt(s^) + eps).
 
     m^ = m / (1 - b1^t), s^ = s / (1 - b2^t), where t counts the steps of the parameter. One kernel
     does all of it.
@@ -74,8 +96,9 @@ class Adam(SGD):
         b1: float = 0.9,
         b2: float = 0.999,
         eps: float = 1e-8,
+        weight_decay: float = 0.0,
     ) -> None:
-        super().__init__(parameters, lr)
+        super().__init__(parameters, lr, weight_decay=weight_decay)
         self.b1 = b1
         self.b2 = b2
         self.eps = eps
@@ -100,7 +123,7 @@ class Adam(SGD):
             torch._foreach_add_(t, 1)
             torch._fused_adam_(
                 p, g, m, s, [], t, lr=self.lr, beta1=self.b1, beta2=self.b2, eps=self.eps,
-                weight_decay=0.0, amsgrad=False, maximize=False,
+                weight_decay=self.weight_decay, amsgrad=False, maximize=False,
             )  # fmt: skip
 
 

@@ -35,7 +35,7 @@ def require_positive(hparams: Hparams, *names: str) -> None:
     """Refuse bounds of 0, which would leave nothing to send."""
     for name in names:
         if getattr(hparams, name) <= 0:
-            raise UserError(f"hyperparameter {name}: must be above 0 where dp_sigma is")
+            raise UserError(f"hyperparameter {name}: must be above 0 if dp_sigma is")
 
 
 def exclude(used: Mapping[str, bool]) -> None:
@@ -43,8 +43,8 @@ def exclude(used: Mapping[str, bool]) -> None:
     names = [name for name, is_used in used.items() if is_used]
     if names:
         raise UserError(
-            f"dp_sigma above 0 excludes {', '.join(names)}: "
-            "a client's labels could be read from what it sends"
+            f"dp_sigma above 0 cannot be used with {', '.join(names)},"
+            " which would reveal a client's labels"
         )
 
 

@@ -88,7 +88,7 @@ class Task:
                 sorted(self.initial.keys() - theta.keys()),
             )
             raise ValueError(
-                f"theta does not fit the network: it lacks {missing} and has besides {extra}"
+                f"theta does not fit the network: missing {missing}, unexpected {extra}"
             )
         net: Net = _filled(
             self.skeleton, {name: self.place(p.detach()) for name, p in theta.items()}

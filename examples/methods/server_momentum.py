@@ -3,7 +3,7 @@ visual classification", 2019: FedAvgM): an idea on the server alone.
 
 Idea: the server moves by a running sum of the clients' mean changes, as SGD with momentum does.
 Paper: https://arxiv.org/abs/1909.06335
-Code: none by the authors
+Code: none of the authors found
 Down: theta. Up: theta, n. Private: nothing; the server keeps the velocity.
 Evaluated: the new global model on every client's test data (pre).
 Deviations: none.

@@ -14,13 +14,11 @@ def algorithms(
     ctx: typer.Context,
     name: Annotated[
         str,
-        typer.Option(
-            "--set", metavar="NAME", help="A set of methods, as an experiment may name it."
-        ),
+        typer.Option("--set", metavar="NAME", help="A set of methods."),
     ] = "all",
     as_json: options.Json = False,
 ) -> None:
-    """The methods: a list by family, or one in full."""
+    """List the methods by family, or show one in full."""
     if ctx.invoked_subcommand is not None:
         return
     from pflbench.methods import describe, sets
@@ -35,11 +33,12 @@ def algorithms(
 @app.command()
 def show(
     name: Annotated[
-        str, typer.Argument(help="A name of 'pflbench algorithms', or a plugin's path.")
+        str,
+        typer.Argument(help="A method listed by 'pflbench algorithms', or the path of your own."),
     ],
     as_json: options.Json = False,
 ) -> None:
-    """One method: citation, messages, evaluation point, deviations, hyperparameters."""
+    """Show a method: paper, messages, evaluation point, deviations, hyperparameters."""
     from pflbench.methods import describe, registry
 
     details = describe.details(registry.load(name))
@@ -48,3 +47,4 @@ def show(
     else:
         print("\n".join(describe.lines(details)))
         console.table(*describe.hyperparameter_table(details))
+        print(f"\nand the options of training: {', '.join(details['options'])}")

@@ -7,13 +7,15 @@ import typer
 
 
 def archive(
-    folder: Annotated[Path, typer.Argument(help="A folder of runs, as results/runs.")],
+    folder: Annotated[Path, typer.Argument(help="A folder of runs, e.g. results/runs.")],
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="The archive. [FOLDER.tar.xz]", metavar="FILE.tar.xz"),
     ] = None,
 ) -> None:
-    """Write the plans and the finished runs of a folder to one file, which report and status read."""
+    """Write plans and finished runs to one file. The commands report, status, verify and export read
+    it.
+    """
     from pflbench.methods import versions
     from pflbench.records import archive
 
@@ -24,13 +26,13 @@ def archive(
 
 
 def unpack(
-    file: Annotated[Path, typer.Argument(help="What 'pflbench archive' wrote.")],
+    file: Annotated[Path, typer.Argument(help="A file written by 'pflbench archive'.")],
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Where to. [FILE without .tar.xz]", metavar="FOLDER"),
+        typer.Option("--out", "-o", help="Output folder. [FILE without .tar.xz]", metavar="FOLDER"),
     ] = None,
 ) -> None:
-    """Write the files of an archive to a folder, in which a sweep can go on."""
+    """Unpack an archive into a folder. A sweep can be continued there."""
     from pflbench.records import archive
 
     folder = out or archive.stem(file)

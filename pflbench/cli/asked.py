@@ -2,11 +2,9 @@
 that makes it.
 """
 
-import hashlib
 import re
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,29 +14,20 @@ from pflbench.cli import options
 from pflbench.errors import UserError
 
 if TYPE_CHECKING:
-    from pflbench.records.plan import Plan
+    from pflbench.sweep.asked import Asked
     from pflbench.sweep.experiment import Table
 
 DIGITS = 18  # of a seed, at most
-NAMED = 3  # methods, or data sets, that a title names; more are counted
 
 
-@dataclass(frozen=True)
-class Asked:
-    """An experiment, and the command that makes all of it: what chooses among its runs, and where
-    they are done, is left out.
-    """
-
-    name: str
-    table: "Table"
-    command: str
-
-
-def experiments(ctx: typer.Context, files: Sequence[str], also: Iterable[str] = ()) -> list[Asked]:
+def experiments(
+    ctx: typer.Context, files: Sequence[str], also: Iterable[str] = ()
+) -> "list[Asked]":
     """The experiments of these names or files, in which options override the file; without one, the
     experiment that the options make. Options `also` are part of the command.
     """
     from pflbench.sweep import experiment
+    from pflbench.sweep.asked import Asked
 
     given = _table(ctx)
     own = _own_name(ctx, files)
@@ -46,7 +35,7 @@ def experiments(ctx: typer.Context, files: Sequence[str], also: Iterable[str] = 
         return [_without_file(ctx, given, own, also)]
     stems = [own or Path(file).stem for file in files]
     if len({*stems}) < len(stems):
-        raise UserError(f"two experiments of one name: {', '.join(files)}; rename a file")
+        raise UserError(f"two experiments have the same name: {', '.join(files)}; rename one file")
     return [
         Asked(
             stem,
@@ -61,7 +50,7 @@ def _own_name(ctx: typer.Context, files: Sequence[str]) -> str | None:
     """What --name says, which becomes the name of a file."""
     name: str | None = ctx.params["name"]
     if len(files) > 1 and (name or ctx.params["title"]):
-        raise UserError("--name and --title are of one experiment; give several one by one")
+        raise UserError("--name and --title need a single experiment; run several one by one")
     if name is not None and not re.fullmatch(r"\w[\w.-]*", name):
         raise UserError(f"--name {name}: must be letters, digits, '.', '_' and '-'")
     return name
@@ -69,35 +58,15 @@ def _own_name(ctx: typer.Context, files: Sequence[str]) -> str | None:
 
 def _without_file(
     ctx: typer.Context, table: "Table", name: str | None, also: Iterable[str]
-) -> Asked:
-    from pflbench.records.status import stem_of
-    from pflbench.sweep import experiment
+) -> "Asked":
+    from pflbench.sweep.asked import without_file
 
     if "algorithms" not in table:
         raise UserError(
             "name an experiment, or --algorithms for a grid;"
-            " pflbench experiments lists what there is"
+            " 'pflbench experiments' lists those that exist"
         )
-    plan = experiment.make(name or "grid", table, data_root=ctx.params.get("data_root"))
-    ids = " ".join(sorted(stem_of(run.id) for run in plan.runs))
-    label = name or f"grid-{hashlib.sha256(ids.encode()).hexdigest()[:6]}"
-    return Asked(label, {"title": _title(plan), **table}, _command(ctx, [], also))
-
-
-def _title(plan: "Plan") -> str:
-    """For tables: "FedAvg and Local on digits"."""
-    from pflbench.methods import registry
-
-    plugins = dict.fromkeys(planned.plugin for planned in plan.runs)
-    methods = [registry.load(plugin).title for plugin in plugins]
-    data = list(dict.fromkeys(planned.run.dataset for planned in plan.runs))
-    return f"{_enumerated(methods, 'methods')} on {_enumerated(data, 'data sets')}"
-
-
-def _enumerated(names: Sequence[str], what: str) -> str:
-    if len(names) > NAMED:
-        return f"{len(names)} {what}"
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    return without_file(table, name, _command(ctx, [], also), ctx.params.get("data_root"))
 
 
 def _command(ctx: typer.Context, files: Sequence[str], also: Iterable[str]) -> str:
@@ -152,5 +121,7 @@ def _add_hyperparameter(table: dict[str, Any], pair: str) -> None:
 
 def _seeds(texts: list[str]) -> int | list[int]:
     if not all(text.isdecimal() and len(text) <= DIGITS for text in texts):
-        raise UserError(f"--seeds {','.join(texts)}: must be a number of seeds, or a list as 0,1,2")
+        raise UserError(
+            f"--seeds {','.join(texts)}: must be a number of seeds, or a list, e.g. 0,1,2"
+        )
     return int(texts[0]) if len(texts) == 1 else [int(text) for text in texts]

@@ -17,13 +17,13 @@ PARTS = {
 
 
 def bench(
-    parts: Annotated[list[str] | None, typer.Argument(help=f"Of {', '.join(PARTS)}. [all]")] = None,
-    turns: Annotated[int, typer.Option(metavar="N", help="Turns that the contenders take.")] = 5,
+    parts: Annotated[
+        list[str] | None, typer.Argument(help=f"Parts to measure: {', '.join(PARTS)}. [all]")
+    ] = None,
+    turns: Annotated[int, typer.Option(metavar="N", help="Turns per contender.")] = 5,
     as_json: options.Json = False,
 ) -> None:
-    """Measure the speed of the harness on this machine: contenders take turns, and ratios are
-    given.
-    """
+    """Measure the speed of pflbench on this machine. Contenders take turns; compare the ratios."""
     for part in parts or []:
         if part not in PARTS:
             raise unknown("part of the benchmark", part, PARTS)

@@ -1,4 +1,4 @@
-"""`pflbench check`: whether a method, a network or a data set keeps to the contract."""
+"""`pflbench check`: whether a method, a network or a data set follows the contract."""
 
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any
@@ -12,12 +12,11 @@ OUTCOMES = ("ok", "expected", "FAIL")
 
 def check(
     plugin: Annotated[
-        str,
-        typer.Argument(help="A name or path of a method or a network, or the path of a data set."),
+        str, typer.Argument(help="Name or path of a method or a network, or path of a data set.")
     ],
     as_json: options.Json = False,
 ) -> None:
-    """See whether a method, a network or a data set keeps to the contract."""
+    """Check that a method, a network or a data set follows the contract."""
     from pflbench import testing
     from pflbench.data import loader_file
     from pflbench.testing import dataset, network
@@ -38,7 +37,7 @@ def check(
             "ok": result.message or testing.describe(result.name),
         }
         if not as_json and result.because_of is None:
-            print(f"{outcome:<9}{result.name:<28} {reason[outcome]}", flush=True)
+            print(f"{outcome:<9}{result.name:<32} {reason[outcome]}", flush=True)
     numbers = {name: sum(row["outcome"] == name for row in found) for name in OUTCOMES}
     if as_json:
         console.dump(found)

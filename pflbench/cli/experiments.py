@@ -4,7 +4,7 @@ from pflbench.cli import console, options
 
 
 def experiments(as_json: options.Json = False) -> None:
-    """The experiments that come with pflbench."""
+    """List the experiments that come with pflbench."""
     from pflbench.sweep import experiment
 
     rows = [

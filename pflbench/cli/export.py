@@ -13,15 +13,15 @@ def export(
     folder: options.Records = Path("results/runs"),
     to: options.ExportTo = None,
 ) -> None:
-    """Write all finished runs to TensorBoard, MLflow or Weights & Biases: configuration and
-    hyperparameters, and for every round accuracies, loss, bytes, seconds and logs. Exporting again
-    replaces or completes what is there.
+    """Write runs to TensorBoard, MLflow or Weights & Biases. Each run is written with its
+    configuration and, for every round, accuracies, loss, bytes, seconds and logs. Exporting again
+    writes nothing twice.
     """
     from pflbench.records import archive
     from pflbench.trackers import export, tracker
 
     if not to:
-        raise UserError(f"no tracker is named; --to must be one of {', '.join(tracker.KINDS)}")
+        raise UserError(f"name a tracker: --to must be one of {', '.join(tracker.KINDS)}")
     trackers = {one: tracker.make(one, archive.stem(folder)) for one in to}
     runs = export.ended_runs(ctx.with_resource(archive.opened(folder)))
     for name, one in trackers.items():

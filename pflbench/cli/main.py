@@ -20,6 +20,7 @@ from pflbench.cli import (
     experiments,
     export,
     new,
+    predict,
     report,
     run,
     status,
@@ -44,6 +45,7 @@ app.command()(verify.verify)
 app.command()(archive.archive)
 app.command()(archive.unpack)
 app.command()(export.export)
+app.command()(predict.predict)
 app.command()(bench.bench)
 app.command()(new.new)
 app.command()(check.check)
@@ -91,7 +93,7 @@ def _exit_code(arguments: list[str]) -> int:
         console.say("error", f"cannot {where}: {error.strerror or error}")
         return 1
     except MemoryError as error:
-        console.say("error", f"there is not enough memory: {error or 'none is left'}")
+        console.say("error", f"not enough memory: {error or 'none is left'}")
         return 1
     except Exception as error:
         # typer's own errors are known by this method: their base class moved between its versions
@@ -113,7 +115,10 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _top(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="The version.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
     """A benchmark suite for personalized federated learning."""

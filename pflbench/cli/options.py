@@ -75,10 +75,10 @@ RUN: dict[str, Any] = {
         _option("dir:BETA, path:CLASSES, iid, natural, domains:K or file:PATH. [dir:0.1]", "KIND"),
     ],
     "clients": Annotated[
-        int | None, _option("Number of clients. [20, or as many as natural or file:PATH has]", "N")
+        int | None, _option("Number of clients. [20, or as in the data or file:PATH]", "N")
     ],
     "rounds": Annotated[int | None, _option("Communication rounds. [200]", "N")],
-    "seed": Annotated[int | None, _option("Seed of everything random. [0]", "N")],
+    "seed": Annotated[int | None, _option("Seed of all random numbers. [0]", "N")],
     "participation": Annotated[
         float | None, _option("Fraction of the clients that take part per round. [1.0]", "FRACTION")
     ],
@@ -92,9 +92,9 @@ RUN: dict[str, Any] = {
         str | None,
         _option("cnn, cnn_bn, cnn1d, mlp, resnet8, resnet18, text or FILE.py. [cnn]", "NAME"),
     ],
-    "width": Annotated[int | None, _option("k, entries of a representation. [128]", "N")],
+    "width": Annotated[int | None, _option("k, the dimension of representations. [128]", "N")],
     "head_layers": Annotated[
-        int | None, _option("How many layers of the network are its head. [1]", "N")
+        int | None, _option("Layers of the network that form its head. [1]", "N")
     ],
     "body_weights": Annotated[
         str | None, _option("Initial values of the network's body, .npz or .pt. [random]", "FILE")
@@ -103,36 +103,36 @@ RUN: dict[str, Any] = {
         int | None, _option("Seed of the partition alone. [the seed]", "N")
     ],
     "samples_per_client": Annotated[
-        str | None, _option("Draw every client's size from a range, as 80-100.", "LO-HI")
+        str | None,
+        _option("Draw each client's number of samples from a range, e.g. 80-100.", "LO-HI"),
     ],
     "overlap": Annotated[
         bool | None,
         _option(
-            "Let clients share samples to reach their sizes. [no]", None, "--overlap/--no-overlap"
+            "Let clients share samples to reach these numbers. [no]", None, "--overlap/--no-overlap"
         ),
     ],
     "max_samples": Annotated[
-        int | None, _option("Samples that every client has at most. [no limit]", "N")
+        int | None, _option("Maximum number of samples per client. [no limit]", "N")
     ],
     "data_fraction": Annotated[
         float | None,
-        _option("Fraction of their training samples that clients have. [1.0]", "FRACTION"),
+        _option("Fraction of their training samples that clients use. [1.0]", "FRACTION"),
     ],
     "scarce_clients": Annotated[
         int | None,
-        _option("Only the last N clients have that fraction, the others all. [all]", "N"),
+        _option("Apply the data fraction to the last N clients only. [all]", "N"),
     ],
     "min_samples": Annotated[
-        int | None, _option("Samples that every client has at least. [10]", "N")
+        int | None, _option("Minimum number of samples per client. [10]", "N")
     ],
     "test_fraction": Annotated[
-        float | None, _option("Fraction of a client's samples for testing. [0.25]", "FRACTION")
+        float | None,
+        _option("Fraction of each client's samples held out for testing. [0.25]", "FRACTION"),
     ],
     "validation": Annotated[
         float | None,
-        _option(
-            "Fraction of the training samples that is held out for validation. [0.0]", "FRACTION"
-        ),
+        _option("Fraction of the training samples held out for validation. [0.0]", "FRACTION"),
     ],
     "standardize": Annotated[
         bool | None,
@@ -143,23 +143,27 @@ RUN: dict[str, Any] = {
         ),
     ],
     "dropout_rate": Annotated[
-        float | None, _option("Chance that a selected client fails in a round. [0.0]", "CHANCE")
+        float | None, _option("Probability that a selected client fails in a round. [0.0]", "P")
     ],
     "slow_clients": Annotated[
         float | None, _option("Fraction of the clients that are slow. [0.0]", "FRACTION")
     ],
     "slow_work": Annotated[
-        float | None, _option("Fraction of its batches that a slow client does. [0.5]", "FRACTION")
+        float | None,
+        _option("Fraction of its batches that a slow client processes. [0.5]", "FRACTION"),
     ],
     "new_clients": Annotated[
-        int | None, _option("The last N clients never take part; evaluated apart. [0]", "N")
+        int | None,
+        _option("Exclude the last N clients from training; evaluate them separately. [0]", "N"),
     ],
     "new_client_epochs": Annotated[
-        int | None, _option("New clients train for 1 and for N epochs of their own. [5]", "N")
+        int | None, _option("Evaluate new clients after 1 and after N local epochs. [5]", "N")
     ],
     "representations": Annotated[
         int | None,
-        _option("Store the representations of N test samples of every client at the end. [0]", "N"),
+        _option(
+            "Store representations of N test samples per client after the last round. [0]", "N"
+        ),
     ],
 }
 """The settings of a run, in the order of the help."""
@@ -178,26 +182,27 @@ Hyperparameters = Annotated[
     ),
 ]
 ConfigFile = Annotated[
-    Path | None, _option("Settings from a file; options override it.", "FILE.toml", "--config")
+    Path | None,
+    _option("Read options from a file; those on the command line win.", "FILE.toml", "--config"),
 ]
 Plugin = Annotated[Path | None, _option("A method of your own.", "PATH.py")]
 
 Workers = Annotated[
-    int | None, _option("Worker processes. [usable cores, at most one per client]", "N", min=1)
+    int | None, _option("Worker processes. [one per core, at most one per client]", "N", min=1)
 ]
 Device = Annotated[str, _option("cpu, cuda, cuda:1, ... [cpu]", "NAME")]
 DataRoot = Annotated[
     Path | None, _option("Folder of data sets. [PFLBENCH_DATA, else a cache]", "FOLDER")
 ]
 Records = Annotated[
-    Path, typer.Argument(help="A folder of runs, as results/runs, or an archive of one.")
+    Path, typer.Argument(help="A folder of runs, e.g. results/runs, or an archive of one.")
 ]
 RunsFolder = Annotated[Path, _option("Folder of results. [results/runs]", "FOLDER", "--out")]
 CheckpointEvery = Annotated[int, _option("Rounds between checkpoints. [10]", "N", min=1)]
 StateMemory = Annotated[
     float,
     _option(
-        "GiB of clients' private states in a run's memory; the rest is in files. [2.0]",
+        "GiB of memory per run for private client states; the rest goes to files. [2.0]",
         "GIB",
         min=0,
         callback=_finite,
@@ -206,22 +211,21 @@ StateMemory = Annotated[
 SaveModels = Annotated[
     bool,
     _option(
-        "Keep the state after the last round: models can be loaded, and a run with more --rounds"
-        " goes on from it.",
+        "Save the state after the last round, to load models or to continue with more --rounds.",
         None,
         "--save-models",
     ),
 ]
-Fresh = Annotated[bool, _option("Forget what is stored and start anew.", None, "--fresh")]
+Fresh = Annotated[bool, _option("Discard the stored run and start over.", None, "--fresh")]
 Strict = Annotated[
     bool,
     _option(
-        "Do not resume a run that was started on another kind of machine. [mark it]",
+        "Refuse to resume a run on another kind of machine. [resume, and mark it]",
         None,
         "--strict",
     ),
 ]
-Quiet = Annotated[bool, _option("No progress.", None, "--quiet")]
+Quiet = Annotated[bool, _option("Show no progress.", None, "--quiet")]
 ExportTo = Annotated[
     list[str] | None,
     _option(
@@ -233,13 +237,13 @@ ExportTo = Annotated[
 Track = Annotated[
     list[str] | None,
     _option(
-        "Show rounds as they end in tensorboard, mlflow or wandb; may be repeated. [in --out]",
+        "Log every round to tensorboard, mlflow or wandb; may be repeated. [in --out]",
         "NAME[=WHERE]",
         "--track",
     ),
 ]
 ReportFolder = Annotated[
-    Path | None, _option("Where to write. [FOLDER/report; of FOLDER.tar.xz too]", "FOLDER", "--out")
+    Path | None, _option("Output folder. [FOLDER/report; for FOLDER.tar.xz too]", "FOLDER", "--out")
 ]
 ReportedExperiments = Annotated[
     list[str] | None,
@@ -255,7 +259,7 @@ ChosenRound = Annotated[
 ]
 Proposed = Annotated[
     str | None,
-    _option("Your method: last row, and tested against all others. [as in the file]", "NAME"),
+    _option("Your method: last row, tested against all others. [as in the file]", "NAME"),
 ]
 ReportFile = Annotated[
     list[Path] | None,
@@ -266,12 +270,12 @@ ShownMethods = Annotated[
 ]
 ShownScenarios = Annotated[
     list[str] | None,
-    _option("A scenario to show, also with *; may be repeated. [all]", "NAME", "--scenario"),
+    _option("A scenario to show, * matches any text; may be repeated. [all]", "NAME", "--scenario"),
 ]
 Renamed = Annotated[
     list[str] | None,
     _option(
-        "Print a method, data set, partition or scenario so; may be repeated.",
+        "Title of a method, data set, partition or scenario; may be repeated.",
         "NAME=TITLE",
         "--rename",
     ),
@@ -286,24 +290,26 @@ TableRows = Annotated[
     str | None, _option("Rows below the methods: mean, majority or none.", "ROWS", "--rows")
 ]
 TableMarks = Annotated[
-    str | None, _option("Marks of numbers: ranks, arrows, base or none.", "MARKS", "--marks")
+    str | None, _option("Marks on numbers: ranks, arrows, base or none.", "MARKS", "--marks")
 ]
 PublishedNumbers = Annotated[
     list[str] | None,
     _option(
-        "Compare with a CSV file, or with numbers that ship; may be repeated.",
+        "Published numbers to compare with: a CSV file, or a known name; may be repeated.",
         "FILE",
         "--published",
     ),
 ]
 FigureMethods = Annotated[
-    list[str] | None, _option("Methods that figures show. [as tables]", "NAMES", "--figure-methods")
+    list[str] | None,
+    _option("Methods shown in figures. [as in tables]", "NAMES", "--figure-methods"),
 ]
 FigureSize = Annotated[
-    str | None, _option("one-column or two-column. [each as it needs]", "SIZE", "--figure-size")
+    str | None, _option("one-column or two-column. [as each figure needs]", "SIZE", "--figure-size")
 ]
 Template = Annotated[
-    str | None, _option("Whose columns: ieee, neurips, icml, acm, ... [ieee]", "NAME")
+    str | None,
+    _option("Paper template, for the width of columns: ieee, neurips, icml, ... [ieee]", "NAME"),
 ]
 Std = Annotated[str | None, _option("Std over seeds or over clients. [seeds]", "OVER")]
 Weighted = Annotated[bool, _option("Weight clients by their test samples.", None, "--weighted")]
@@ -317,33 +323,37 @@ OnlyFiles = Annotated[
     list[str] | None, _option("Only tables, figures or page; may be repeated.", "KIND", "--only")
 ]
 Watch = Annotated[
-    bool, _option("Write again whenever runs have gone on, until all have ended.", None, "--watch")
+    bool,
+    _option("Update the report as records change, until all runs have ended.", None, "--watch"),
 ]
 Point = Annotated[
-    str | None, _option("Evaluate all methods at pre or post. [each at its own]", "POINT")
+    str | None,
+    _option("Evaluation point of all methods: pre or post. [each method's own]", "POINT"),
 ]
-Json = Annotated[bool, _option("JSON for scripts, and nothing else on stdout.", None, "--json")]
+Json = Annotated[bool, _option("Print JSON, and nothing else, on stdout.", None, "--json")]
 
 EXPERIMENT: dict[str, Any] = {
     "algorithms": Annotated[
         list[str] | None,
         _option(
-            "Methods, as fedavg,fedprox, or a set, as all; a plugin by its path.",
+            "Methods, e.g. fedavg,fedprox,mine.py, or a set, e.g. all.",
             "NAMES",
             "--algorithms",
             "--methods",
         ),
     ],
     "datasets": Annotated[
-        list[str] | None, _option("Data sets, as digits,npz:PATH,FILE.py.", "NAMES")
+        list[str] | None, _option("Data sets, e.g. digits,npz:PATH,FILE.py.", "NAMES")
     ],
-    "partitions": Annotated[list[str] | None, _option("Partitions, as dir:0.1,path:2.", "KINDS")],
-    "seeds": Annotated[list[str] | None, _option("How many seeds, or which, as 0,1,2. [1]", "N")],
+    "partitions": Annotated[list[str] | None, _option("Partitions, e.g. dir:0.1,path:2.", "KINDS")],
+    "seeds": Annotated[
+        list[str] | None, _option("Number of seeds, or a list, e.g. 0,1,2. [1]", "N")
+    ],
     **{name: RUN[name] for name in RUN if name not in ("dataset", "partition", "seed")},
     "hparams": Annotated[
         list[str] | None,
         _option(
-            "A hyperparameter of all methods, or of one: fedprox.mu=0.1; may be repeated.",
+            "A hyperparameter of all methods, or of one, e.g. fedprox.mu=0.1; may be repeated.",
             "NAME=VALUE",
             "--set",
         ),
@@ -353,13 +363,13 @@ EXPERIMENT: dict[str, Any] = {
         _option("Name of the experiment in status and report. [the file's, or grid-HASH]", "NAME"),
     ],
     "title": Annotated[
-        str | None, _option("Title of its tables. [the file's, or methods and data sets]", "TEXT")
+        str | None, _option("Title of the tables. [the file's, or methods and data sets]", "TEXT")
     ],
 }
 """What an experiment is, without a file or in place of what a file says."""
 
 Scale = Annotated[
-    str, _option("paper, small or smoke: rounds, seeds and samples per client. [paper]", "NAME")
+    str, _option("paper, small or smoke: limits rounds, seeds and samples. [paper]", "NAME")
 ]
 Only = Annotated[
     list[str] | None,
@@ -367,19 +377,21 @@ Only = Annotated[
         "Only these runs: methods by name, title or path, or NAME=VALUE; may be repeated.", "WHICH"
     ),
 ]
-Exclude = Annotated[list[str] | None, _option("Not these runs.", "WHICH")]
+Exclude = Annotated[
+    list[str] | None, _option("Leave these runs out, named in the same way.", "WHICH")
+]
 Jobs = Annotated[
     int | None,
     _option(
-        "Runs at a time. [one per core, or as many as fit the GPUs or the cluster]", "N", min=1
+        "Runs in parallel. [one per core, or as many as fit the GPUs or the cluster]", "N", min=1
     ),
 ]
-On = Annotated[str, _option("local, or ray: as tasks of a Ray cluster. [local]", "PLACE")]
+On = Annotated[str, _option("local, or ray for a Ray cluster. [local]", "PLACE")]
 Address = Annotated[
-    str | None, _option("A Ray cluster, as auto or HOST:PORT. [a new one here]", "ADDRESS")
+    str | None, _option("Address of a Ray cluster: auto or HOST:PORT. [start one here]", "ADDRESS")
 ]
-RunsPerGpu = Annotated[int, _option("Runs that share a GPU. [1]", "N", min=1)]
-RetryFailed = Annotated[bool, _option("Run again what failed.", None, "--retry-failed")]
+RunsPerGpu = Annotated[int, _option("Runs per GPU. [1]", "N", min=1)]
+RetryFailed = Annotated[bool, _option("Run failed runs again.", None, "--retry-failed")]
 KeepOutdated = Annotated[
     bool,
     _option(
@@ -389,8 +401,9 @@ KeepOutdated = Annotated[
     ),
 ]
 DryRun = Annotated[
-    bool, _option("Only show the runs, and the time they will take.", None, "--dry-run")
+    bool, _option("Only list the runs, with the time that they will take.", None, "--dry-run")
 ]
 Probe = Annotated[
-    bool, _option("Play one round of each method for it. [yes]", None, "--probe/--no-probe")
+    bool,
+    _option("Run one round of each method for that estimate. [yes]", None, "--probe/--no-probe"),
 ]

@@ -16,11 +16,6 @@ if TYPE_CHECKING:
     from pflbench.report.build import Report
 
 SECONDS_BETWEEN_LOOKS = 3.0
-ALLOWED = {
-    "round": ("last", "last10", "best", "validation"),
-    "point": ("pre", "post"),
-    "only": ("tables", "figures", "page"),
-}
 TITLED = ("methods", "datasets", "partitions", "scenarios")
 
 
@@ -53,21 +48,19 @@ def report(
     watch: options.Watch = False,
     as_json: options.Json = False,
 ) -> None:
-    """Tables (LaTeX, CSV, Markdown), figures (PDF, PNG) and a page of all runs in a folder."""
-    given = {"round": [round], "point": [point] if point else [], "only": only or []}
-    for name, values in given.items():
-        for value in values:
-            if value not in ALLOWED[name]:
-                raise UserError(f"--{name} {value}: must be {' or '.join(ALLOWED[name])}")
+    """Write tables, figures and a page for all runs in a folder. Tables are LaTeX, CSV and Markdown,
+    figures PDF and PNG.
+    """
+    from pflbench.interface import reports
+
+    choice = reports.chosen(round, point, weighted, only or [], "--")
     if watch and as_json:
-        raise UserError("--watch prints what it writes again and again; use it without --json")
+        raise UserError("--watch cannot be used together with --json")
     if watch and folder.is_file():
-        raise UserError(f"--watch: {folder} is a file, in which no runs go on")
+        raise UserError(f"--watch: {folder} is an archive, whose records do not change")
     from pflbench.records import archive
     from pflbench.report import build, summary
-    from pflbench.report.load.runs import Choice
 
-    choice = Choice(round, point, weighted)  # type: ignore[arg-type]
     looks = build.Given(_options(ctx.params), _from_files(options_file or []))
 
     records = ctx.with_resource(archive.opened(folder))
@@ -157,7 +150,7 @@ def _watch(folder: Path, once: "Callable[[], Report]") -> "Report":
             before = now
             made = once()
     except KeyboardInterrupt:
-        print("stopped; what is written stays")
+        print("stopped; the files written so far are kept")
     return made
 
 
@@ -176,7 +169,7 @@ def _tell(made: "Report") -> None:
             counts = ", ".join(f"{rest.count(state)} {state}" for state in dict.fromkeys(rest))
             print(f"{experiment.plan.name}: {len(states)} runs, of them {counts}")
     for line in outdated_methods(run for one in made.experiments for run in one.runs):
-        print(f"outdated: {line}; a new sweep runs them again")
+        print(f"outdated: {line}; sweep runs them again")
     folders: dict[Path, dict[str, None]] = {}
     for path in made.written:
         name = path.name if path.suffix == ".html" else path.stem.removesuffix("-page")
@@ -184,4 +177,6 @@ def _tell(made: "Report") -> None:
     for folder, names in folders.items():
         print(f"written to {folder}: {', '.join(names)}")
     if made.removed:
-        print(f"removed {len(made.removed)} files of an earlier report that this one does not have")
+        print(
+            f"removed {len(made.removed)} files of an earlier report that are no longer part of it"
+        )

@@ -8,8 +8,8 @@ import typer
 
 from pflbench.cli import console, options
 from pflbench.cli.interrupt import exit_code, sigterm_as_ctrl_c
-from pflbench.cli.machine import cores
 from pflbench.errors import RunFailed, UserError
+from pflbench.sweep.launchers.machine import cores
 
 if TYPE_CHECKING:
     from pflbench.simulation.client_worker import Setup
@@ -21,7 +21,8 @@ def run(
     algorithm: Annotated[
         str | None,
         typer.Argument(
-            help="A name of 'pflbench algorithms', or a plugin's path.", show_default=False
+            help="A method listed by 'pflbench algorithms', or the path of your own.",
+            show_default=False,
         ),
     ] = None,
     hparams: options.Hyperparameters = None,
@@ -40,9 +41,7 @@ def run(
     quiet: options.Quiet = False,
     as_json: options.Json = False,
 ) -> None:
-    """One run of a method. The same command again resumes it, or shows its result if it is
-    finished.
-    """
+    """Run one method once. The same command resumes it, or shows its result."""
     folder = None
     if workers != 1:
         from pflbench.simulation import fork_server
@@ -92,13 +91,13 @@ def _method(name: str | None, plugin: Path | None, file: Path | None) -> str:
             name = str(file.parent / str(name))  # relative to the file
     if plugin is not None:
         if plugin.suffix != ".py":
-            raise UserError(f"--plugin {plugin}: must be a Python file, PATH.py")
+            raise UserError(f"--plugin {plugin}: must be a Python file, e.g. mine.py")
         found = registry.name_of(registry.load(str(plugin)))
         if name is not None and plain(str(name)) != plain(found):
-            raise UserError(f"plugin {plugin} is the method {found!r}, not {name!r}")
+            raise UserError(f"--plugin {plugin} is the method {found!r}, not {name!r}")
         return str(plugin)
     if name is None:
-        raise UserError(f"no method is named; known: {', '.join(registry.names())}")
+        raise UserError(f"name a method; known: {', '.join(registry.names())}")
     return str(name)
 
 
@@ -138,7 +137,9 @@ def _note_other_versions(folder: Path, version: str) -> None:
     if not folder.exists():
         reader = StatusReader(Leases(folder.parent), versions.current)
         for other in reader.other_versions(folder.name):
-            console.say("note", f"{other} is of another version of the method, it is now {version}")
+            console.say(
+                "note", f"{other} is from another version of the method, which is now {version}"
+            )
 
 
 def _note_no_models(folder: Path) -> None:
@@ -146,13 +147,11 @@ def _note_no_models(folder: Path) -> None:
     from pflbench.records import models
 
     if not models.name_in(folder):
-        console.say(
-            "note", f"{folder} was finished without --save-models; --fresh does the run again"
-        )
+        console.say("note", f"{folder} finished without --save-models; --fresh runs it again")
 
 
 def _tell_stopped(folder: Path | None) -> None:
-    said = "stopped before the run started; the same command goes on"
+    said = "stopped before the run started; the same command starts it"
     if folder is not None:  # else an import may have been interrupted, and cannot be repeated
         from pflbench.records import run_folder
 

@@ -21,7 +21,7 @@ def status(
     folder: options.Records = Path("results/runs"),
     as_json: options.Json = False,
 ) -> None:
-    """How far the sweeps of a folder are: runs by state, and the time left."""
+    """Show the progress of sweeps. Runs are counted by state, with the time left."""
     from pflbench.methods import versions
     from pflbench.records import archive, plan
     from pflbench.records.leases import Leases

@@ -10,16 +10,17 @@ import typer
 
 from pflbench.cli import asked, console, options
 from pflbench.cli.interrupt import exit_code, sigterm_as_ctrl_c
-from pflbench.cli.machine import cores, launcher
 from pflbench.errors import RunFailed, UserError
+from pflbench.sweep.launchers.machine import cores, launcher
 
 if TYPE_CHECKING:
-    from pflbench.records.plan import Plan, Planned
+    from pflbench.records.plan import Plan
     from pflbench.sweep.scheduler import Sweep
     from pflbench.trackers.live import Live
 
 Experiments = Annotated[
-    list[str] | None, typer.Argument(help="Names of 'pflbench experiments', or FILE.toml.")
+    list[str] | None,
+    typer.Argument(help="Experiments listed by 'pflbench experiments', or FILE.toml."),
 ]
 
 
@@ -48,85 +49,65 @@ def sweep(
     quiet: options.Quiet = False,
     as_json: options.Json = False,
 ) -> None:
-    """Many runs: methods x scenarios x seeds. Finished runs stay; the same command goes on with the
-    rest.
-    """
+    """Run methods x scenarios x seeds. The same command resumes an unfinished sweep."""
     if on == "local" and not dry_run:
         from pflbench.simulation import fork_server
 
         fork_server.prepare()  # it loads torch while this process does
+    from pflbench.interface import many_runs
     from pflbench.sweep import experiment
+    from pflbench.trackers.live import Live
 
     plans = [
         experiment.make(one.name, one.table, scale, one.command, data_root)
         for one in asked.experiments(ctx, experiments or [])
     ]
-    runs = _chosen(plans, only or [], exclude or [])
+    runs = many_runs.chosen(plans, only or [], exclude or [])
     if dry_run:
         from pflbench.cli.dry_run import show
 
         return show(plans, runs, out, keep_outdated, jobs or cores(), probe, data_root, as_json)
-    from pflbench.data import datasets as data
-    from pflbench.sweep.scheduler import Sweep
-    from pflbench.trackers.live import Live
-
     trackers = Live(track or [], out.absolute())
-    specs = sorted({planned.run.dataset for planned in runs.values()})
-    loaded = {spec: data.load(spec, data_root) for spec in specs}
-    made = Sweep(
-        out.absolute(),
+    left_out = _left_out(plans, out)
+    made = many_runs.opened(
+        plans,
         runs,
-        loaded,
+        out,
         launcher(on, address, jobs, device, runs_per_gpu),
         scale,
+        data_root,
         checkpoint_every=checkpoint_every,
         state_memory=state_memory,
         save_models=save_models,
         retry_failed=retry_failed,
         keep_outdated=keep_outdated,
     )
-    _note_left_out(plans, out)
-    made.open()  # before the plans: a sweep that is refused leaves none
-    for plan in plans:
-        plan.write(out)
+    for line in left_out:
+        console.say("note", line)
     if not as_json:
         _tell_outdated(made)
     if save_models:
         _note_no_models(made)
-    with trackers:
-        _run(made, trackers, quiet or as_json)
+    _run(made, trackers, quiet or as_json)
     _tell(made, out, as_json)
 
 
-def _chosen(plans: "list[Plan]", only: list[str], exclude: list[str]) -> "dict[str, Planned]":
-    """The runs that --only and --exclude leave, each once."""
-    from pflbench.sweep import experiment
-
-    experiment.check_only([run for plan in plans for run in plan.runs], only)
-    runs: dict[str, Planned] = {}
-    for plan in plans:
-        left = {run.id for run in experiment.chosen(plan.runs, only, exclude)}
-        runs |= {id: run for id, run in plan.unique().items() if id in left}
-    if not runs:
-        raise UserError("--only and --exclude leave no run")
-    return runs
-
-
-def _note_left_out(plans: "list[Plan]", out: Path) -> None:
-    """Say which experiments of the folder had runs that they no longer have."""
+def _left_out(plans: "list[Plan]", out: Path) -> list[str]:
+    """Which experiments of the folder have runs that they will no longer have."""
     from pflbench.records import plan
     from pflbench.records.status import stem_of
 
+    said = []
     with contextlib.suppress(UserError):  # of a plan that cannot be read, and is replaced
         before = {one.name: {stem_of(run.id) for run in one.runs} for one in plan.read(out)}
         for one in plans:
             gone = before.get(one.name, set()) - {stem_of(run.id) for run in one.runs}
             if gone:
-                console.say(
-                    "note",
-                    f"{len(gone)} runs are no longer in experiment {one.name}; --only runs a part"
-                    " of an experiment, --name makes another one",
+                said.append(
+                    f"{len(gone)} runs are no longer part of experiment {one.name}; --only runs a part"
+                    " of an experiment, --name makes a new one"
                 )
+    return said
 
 
 def _tell_outdated(made: "Sweep") -> None:
@@ -147,7 +128,7 @@ def _note_no_models(made: "Sweep") -> None:
     without = [run for run in finished if not models.name_in(made.folder / run)]
     if without:
         console.say(
-            "note", f"{len(without)} runs were finished without --save-models and have no models"
+            "note", f"{len(without)} runs finished without --save-models and have no models"
         )
 
 
@@ -155,22 +136,15 @@ def _run(made: "Sweep", trackers: "Live", quiet: bool) -> None:
     """Sweep, with its progress on the screen and in trackers; Ctrl-C and SIGTERM let every run save
     a checkpoint.
     """
-    from pflbench.sweep.progress import make_progress
+    from pflbench.interface import many_runs
 
-    with sigterm_as_ctrl_c(), make_progress(quiet) as progress:
-
-        def watch(sweep: "Sweep", ended: str | None) -> None:
-            progress.watch(sweep, ended)
-            trackers.see(sweep.held, ended)
-
-        made.watch = watch
+    with sigterm_as_ctrl_c():
         try:
-            made.run()
+            many_runs.work(made, trackers, quiet=quiet)
         except KeyboardInterrupt as stop:
-            progress.close()
             left = sum(made.ended.get(run, "stopped") == "stopped" for run in made.runs)
             print(
-                f"stopped; {left} of {len(made.runs)} runs are left, the same command goes on",
+                f"stopped; {left} of {len(made.runs)} runs are left, the same command continues",
                 file=sys.stderr,
             )
             raise exit_code(stop) from None

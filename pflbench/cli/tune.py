@@ -14,11 +14,12 @@ import typer
 
 from pflbench.cli import asked, console, options
 from pflbench.cli.interrupt import exit_code, sigterm_as_ctrl_c
-from pflbench.cli.machine import cores, local_launcher
 from pflbench.errors import RunFailed, UserError
+from pflbench.sweep.launchers.machine import cores, local_launcher
 
 if TYPE_CHECKING:
     from pflbench.records.plan import Plan, Planned
+    from pflbench.sweep.asked import Asked
     from pflbench.sweep.experiment import Table
     from pflbench.sweep.scheduler import Sweep
     from pflbench.sweep.tuning import Study
@@ -28,7 +29,9 @@ PARTS = ("trials", "searched", "grid", "tuning_seeds", "only", "exclude")  # of 
 
 Experiment = Annotated[
     str | None,
-    typer.Argument(help="A name of 'pflbench experiments', or FILE.toml.", show_default=False),
+    typer.Argument(
+        help="An experiment listed by 'pflbench experiments', or FILE.toml.", show_default=False
+    ),
 ]
 Out = Annotated[
     Path, typer.Option(help="Folder of the trials, tuned.toml and tuning.md.", metavar="FOLDER")
@@ -41,7 +44,7 @@ Searched = Annotated[
     list[str] | None,
     typer.Option(
         "--tune",
-        help="Hyperparameters instead of 'default': lr and the method's own rates and weights.",
+        help="Hyperparameters to tune; 'default' is lr and the method's own rates and weights.",
         metavar="NAMES",
     ),
 ]
@@ -49,7 +52,7 @@ Grid = Annotated[
     list[str] | None,
     typer.Option(
         "--grid",
-        help="Values to try instead of a search: lr=0.01,0.1, or fedprox.mu=0.1,1 of one method;"
+        help="Values to try instead of a search, e.g. lr=0.01,0.1 or fedprox.mu=0.1,1;"
         " several make a grid.",
         metavar="NAME=VALUES",
     ),
@@ -58,13 +61,14 @@ Seeds = Annotated[
     list[int] | None,
     typer.Option(
         "--seed",
-        help="Seed of the trials, none of the experiment's; may be repeated. [1000]",
+        help="Seed of the trials, not one of the experiment; may be repeated. [1000]",
         metavar="N",
         min=0,
     ),
 ]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Only show what is searched, and the time it will take.")
+    bool,
+    typer.Option("--dry-run", help="Only show what is searched, with the time that it will take."),
 ]
 
 
@@ -91,14 +95,12 @@ def tune(
     quiet: options.Quiet = False,
     as_json: options.Json = False,
 ) -> None:
-    """Tune methods on validation samples. Finished trials stay; the same command goes on with the
-    rest.
-    """
+    """Tune hyperparameters on validation samples. The same command resumes an unfinished search."""
     from pflbench.data import datasets
     from pflbench.sweep.scheduler import Sweep
 
     if grid and (trials or searched):
-        raise UserError("--grid says what is tried: leave out --tune and --trials")
+        raise UserError("--grid names all values to try; leave out --tune and --trials")
     (one,) = asked.experiments(ctx, [experiment] if experiment else [], PARTS)
     found = _studies(ctx, one, scale)
     trials = trials or TRIALS
@@ -121,14 +123,14 @@ def tune(
         ended = sum(len(study.scores) for study in found)
         every = sum(study.budget(trials) for study in found)
         print(
-            f"stopped; {ended} of {every} trials have ended, the same command goes on",
+            f"stopped; {ended} of {every} trials have ended, the same command continues",
             file=sys.stderr,
         )
         raise exit_code(stop) from None
     _tell(out, one.table, found, as_json)
 
 
-def _studies(ctx: typer.Context, one: asked.Asked, scale: str) -> "list[Study]":
+def _studies(ctx: typer.Context, one: "Asked", scale: str) -> "list[Study]":
     """The searches that the options ask for."""
     from pflbench.sweep import experiment, search_space, tuning
 
@@ -157,7 +159,7 @@ def _grid(pairs: "Sequence[str]") -> dict[str, list[str]]:
     return values
 
 
-def _plan(one: asked.Asked, scale: str) -> "Plan":
+def _plan(one: "Asked", scale: str) -> "Plan":
     """The plan without its runs: they are known as the search goes on."""
     from pflbench.records.plan import Plan
 
@@ -230,8 +232,8 @@ def _tell(out: Path, table: "Table", found: "Sequence[Study]", as_json: bool) ->
         console.say(status.get("status", "stopped"), f"{run.name}: {reason}{where}")
     if broken := sum(bool(study.unfinished) for study in found):
         raise RunFailed(
-            f"{broken} of {len(found)} searches could not go on, so nothing is tuned;"
-            " --retry-failed runs again what failed"
+            f"{broken} of {len(found)} searches could not be completed, so nothing is tuned;"
+            " --retry-failed runs failed runs again"
         )
     if not as_json:
         print(f"next: pflbench sweep {shlex.quote(str(out / 'tuned.toml'))} --out FOLDER")

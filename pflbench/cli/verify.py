@@ -13,8 +13,8 @@ def verify(
     data_root: options.DataRoot = None,
     as_json: options.Json = False,
 ) -> None:
-    """Compare the records and models of all runs that have ended, and the data that they used, with
-    their checksums. Exit code 1 if any are damaged.
+    """Verify records, models and data against their checksums. The exit code is 1 if any are
+    damaged.
     """
     from pflbench.errors import UserError
     from pflbench.records import archive, models

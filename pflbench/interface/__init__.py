@@ -5,6 +5,9 @@ here ends the process, keeps a signal handler or changes torch's settings.
 """
 
 from pflbench.interface.loading import LoadedRun, load
+from pflbench.interface.many_runs import sweep
 from pflbench.interface.one_run import run
+from pflbench.interface.reports import MadeReport, report
+from pflbench.interface.sweep_result import SweepResult
 
-__all__ = ["LoadedRun", "load", "run"]
+__all__ = ["LoadedRun", "MadeReport", "SweepResult", "load", "report", "run", "sweep"]

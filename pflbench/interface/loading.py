@@ -1,5 +1,6 @@
 """A run's folder, read from Python: its records as frames, and its models."""
 
+import warnings
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ import numpy.typing as npt
 from pflbench import config
 from pflbench.errors import UserError, unknown
 from pflbench.interface.methods import Method, plugin_of
+from pflbench.methods import registry
 from pflbench.records.status import damage
 from pflbench.report.load.result import Result
 
@@ -64,15 +66,28 @@ class LoadedRun(Result):
 
         return SavedModels(self._setup, self.folder)
 
+    def _known_plugin(self, name: str) -> str:
+        """The method that was given, or the one of this name."""
+        if self._plugin is None and name not in registry.names():
+            raise UserError(
+                f"{self.folder} is of {name!r}, which is no method of pflbench: name its file or its"
+                " class, as method=PATH.py, or --method PATH.py"
+            )
+        return self._plugin or name
+
     @cached_property
     def _setup(self) -> "Setup":
         """What the run was done with, as far as it is still the same."""
         from pflbench.simulation import runner
 
         chosen = config.read_run(self.config)
-        setup = runner.prepare(
-            chosen, self._plugin or chosen.algorithm, self._data_root, self._device
-        )
+        plugin = self._known_plugin(chosen.algorithm)
+        if registry.version_of(registry.load(plugin)) != chosen.version:
+            warnings.warn(
+                f"{plugin} is another version of the method than that of {self.folder}",
+                stacklevel=2,
+            )
+        setup = runner.prepare(chosen, plugin, self._data_root, self._device)
         found: dict[str, Any] = {"data": setup.data.digest, "partition": setup.partition.digest}
         for what, digest in found.items():
             if digest != self.about[what]["digest"]:

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pflbench.api import Algorithm
+from pflbench.api import OPTIONS, Algorithm, Hparams
 from pflbench.errors import UserError
 from pflbench.methods import costs, given, registry
 
@@ -72,9 +72,26 @@ def details(cls: type[Algorithm]) -> dict[str, Any]:
         "evaluated_model": parts.get("Evaluated", ""),
         "deviations": parts.get("Deviations", ""),
         "hyperparameters": [
-            hyperparameter(f) for f in dataclasses.fields(registry.hparams_type(cls))
+            hyperparameter(f)
+            for f in dataclasses.fields(registry.hparams_type(cls))
+            if not is_common_option(f)
+        ],
+        "options": [
+            f.name for f in dataclasses.fields(registry.hparams_type(cls)) if is_common_option(f)
         ],
     }
+
+
+def is_common_option(f: "dataclasses.Field[Any]") -> bool:
+    """Whether a method has an option of training as all methods do, and says nothing of it."""
+    common = Hparams.__dataclass_fields__[f.name] if f.name in OPTIONS else None
+    return common is not None and (f.default, f.metadata) == (common.default, common.metadata)
+
+
+def common_options() -> dict[str, Any]:
+    """The options of training, as `hyperparameter_table` takes them."""
+    fields = [f for f in dataclasses.fields(Hparams) if f.name in OPTIONS]
+    return {"hyperparameters": [hyperparameter(f) for f in fields]}
 
 
 def hyperparameter(f: "dataclasses.Field[Any]") -> dict[str, Any]:

@@ -23,6 +23,8 @@ from pflbench.methods import versions
 
 _versions: "WeakKeyDictionary[type[Algorithm], str]" = WeakKeyDictionary()
 """Of all classes that were handed over."""
+_sources: "WeakKeyDictionary[type[Algorithm], str]" = WeakKeyDictionary()
+"""Of classes that came from another process, which has their source."""
 CONSTANTS = (bool, int, float, complex, str, bytes, tuple, frozenset, type(None))
 
 
@@ -40,12 +42,15 @@ class Given(str):
         return made
 
     def __reduce__(self) -> Any:
-        return _received, (cloudpickle.dumps(self.method),)
+        told = (_versions[self.method], source_of(self.method))
+        return _received, (cloudpickle.dumps(self.method), *told)
 
 
-def _received(pickled: bytes) -> Given:
-    """In another process, which the class was sent to."""
-    return Given(cloudpickle.loads(pickled))
+def _received(pickled: bytes, version: str, source: str) -> Given:
+    """In another process, which the class was sent to: it cannot look up the class's code."""
+    method = cloudpickle.loads(pickled)
+    _versions[method], _sources[method] = version, source
+    return Given(method)
 
 
 def name_of(method: type[Algorithm]) -> str:
@@ -62,6 +67,8 @@ def version_of(method: type[Algorithm]) -> str:
 
 def source_of(method: type[Algorithm]) -> str:
     """The source of a class; "" where nobody has kept it."""
+    if method in _sources:
+        return _sources[method]
     for function in _functions(method):
         filename = function.__code__.co_filename
         text = "".join(linecache.getlines(filename, function.__globals__))

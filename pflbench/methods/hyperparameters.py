@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pflbench.api import Algorithm, Hparams
+from pflbench.api import OPTIONS, Algorithm, Hparams
 from pflbench.config import Run, checked, typed
 from pflbench.data import datasets, natural
 from pflbench.data.npz import plain_arrays
 from pflbench.errors import UserError, unknown
+from pflbench.hparams import SWITCHES
 from pflbench.methods import registry
 
 BELOW_1 = ("dropout",)  # a share that leaves something
@@ -33,7 +34,26 @@ def make_run(
     run = Run(name or registry.name_of(cls), **_with_clients(checked(settings), data_root))
     complete_hparams = complete(registry.hparams_type(cls), hparams, run.dataset, cls.title)
     version = registry.version_of(cls)
-    return dataclasses.replace(run, hparams=dataclasses.asdict(complete_hparams), version=version)
+    return dataclasses.replace(run, hparams=stored(complete_hparams), version=version)
+
+
+def stored(hparams: Hparams) -> dict[str, Any]:
+    """Hyperparameters as a run has them: without options of training that are off, so that runs are
+    the same ones, whatever options there are.
+    """
+    values = dataclasses.asdict(hparams)
+    return {name: value for name, value in values.items() if not _is_off(hparams, name)}
+
+
+def _is_off(hparams: Hparams, name: str) -> bool:
+    """Whether an option, or the one that it belongs to, is as by default in all methods and in this
+    one.
+    """
+    switch = SWITCHES.get(name, name)
+    if switch not in OPTIONS:
+        return False
+    usual, own = (cls.__dataclass_fields__[switch].default for cls in (Hparams, type(hparams)))
+    return bool(getattr(hparams, switch) == usual == own)
 
 
 def complete(hparams: type[Hparams], given: Mapping[str, Any], dataset: str, title: str) -> Hparams:
@@ -47,8 +67,37 @@ def complete(hparams: type[Hparams], given: Mapping[str, Any], dataset: str, tit
     values = defaults(hparams, dataset)
     for name, text in given.items():
         values[name] = typed("hyperparameter", name, hparams, text)
-        _check_allowed(name, values[name], fields[name].metadata["allowed"])
-    return hparams(**values)
+        _check_allowed(fields[name], values[name], title)
+    made = hparams(**values)
+    check_options(made)
+    return made
+
+
+def check_options(hp: Hparams) -> None:
+    """Refuse options of training that would do nothing, or cannot be done."""
+    if hp.local_momentum and hp.optimizer != "sgd":
+        raise UserError(
+            f"local_momentum = {hp.local_momentum}: is of optimizer = sgd, not {hp.optimizer}"
+        )
+    if hp.local_momentum >= 1:
+        raise UserError(f"local_momentum = {hp.local_momentum}: must be below 1")
+    if hp.schedule != "constant" and hp.schedule_rounds < 1:
+        raise UserError(
+            f"schedule = {hp.schedule}: set schedule_rounds too, its own horizon (at least 1)"
+        )
+    if hp.schedule_factor <= 0:
+        raise UserError(f"schedule_factor = {hp.schedule_factor}: must be above 0")
+    idle = {
+        "schedule_rounds": hp.schedule == "constant",
+        "schedule_factor": hp.schedule == "constant",
+        "crop_padding": "crop" not in hp.augment,
+    }
+    for name, useless in idle.items():
+        if useless and getattr(hp, name) != Hparams.__dataclass_fields__[name].default:
+            other = "augment" if name == "crop_padding" else "schedule"
+            raise UserError(
+                f"{name} = {getattr(hp, name)}: does nothing with {other} = {getattr(hp, other)}"
+            )
 
 
 def defaults(hparams: type[Hparams], dataset: str) -> dict[str, Any]:
@@ -83,13 +132,16 @@ def _with_clients(settings: dict[str, Any], data_root: Path | None) -> dict[str,
     return settings
 
 
-def _check_allowed(name: str, value: Any, allowed: Any) -> None:
+def _check_allowed(f: "dataclasses.Field[Any]", value: Any, title: str) -> None:
     """Refuse a value that makes no sense.
 
     A range is where to search: a number may lie above it, and a float below it down to 0.
     """
+    name, allowed = f.name, f.metadata["allowed"]
     what = f"hyperparameter {name} = {value!r}: must be"
     if isinstance(allowed, list):
+        if value not in allowed and len(allowed) == 1:
+            raise UserError(f"{what} {allowed[0]} in {title} ({f.metadata['meaning']})")
         if value not in allowed:
             raise UserError(f"{what} one of {', '.join(map(str, allowed))}")
         return

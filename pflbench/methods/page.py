@@ -18,6 +18,13 @@ one-shot method in total. theta is the network, phi its body, pi its head, C the
 size of a representation, N the clients.
 
 """
+OPTIONS = """## Training options
+
+Hyperparameters that all methods have besides those in their own tables; by default they do nothing. A method whose
+table has one of them has another default, or refuses it and says why. [Experiments](experiments.md#training-options)
+explains them.
+
+"""
 
 
 def page() -> str:
@@ -25,7 +32,7 @@ def page() -> str:
     classes = [registry.load(name) for name in registry.names()]
     found = [{**describe.details(cls), "one_shot": cls.one_shot} for cls in classes]
     found.sort(key=lambda method: (method["family"], method["title"].lower()))
-    parts = [HEAD, overview(found), communication(found), *map(section, found)]
+    parts = [HEAD, overview(found), communication(found), options(), *map(section, found)]
     return "\n".join(parts)
 
 
@@ -61,6 +68,11 @@ def communication(methods: Sequence[dict[str, Any]]) -> str:
     return COMMUNICATION + markdown(("method", "down", "up", "counted"), rows)
 
 
+def options() -> str:
+    """The options of training that all methods have."""
+    return OPTIONS + table(describe.common_options())
+
+
 def section(method: dict[str, Any]) -> str:
     """One method in full."""
     said = {
@@ -75,9 +87,13 @@ def section(method: dict[str, Any]) -> str:
     }
     lines = [f"## {method['title']}", "", method["citation"], ""]
     lines += [f"- **{name}.** {text}" for name, text in said.items() if text]
+    return "\n".join([*lines, "", table(method)])
+
+
+def table(method: dict[str, Any]) -> str:
+    """The hyperparameters of a method."""
     headers, rows = describe.hyperparameter_table(method)
-    table = markdown(headers, [(f"`{row[0]}`", *row[1:]) for row in rows])
-    return "\n".join([*lines, "", table])
+    return markdown(headers, [(f"`{row[0]}`", *row[1:]) for row in rows])
 
 
 def markdown(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -75,7 +75,7 @@ def hparams_type(cls: type[Algorithm]) -> type[Hparams]:
     for f in dataclasses.fields(found):
         if "allowed" not in f.metadata:
             where = f"plugin {name_of(cls)}: hyperparameter {f.name}"
-            raise UserError(f"{where} must be declared as hparam(default, range, meaning)")
+            raise UserError(f"{where} must be declared with hparam(default, range, meaning)")
     return found
 
 
@@ -96,8 +96,7 @@ def _from_path(path: Path, anew: bool) -> ModuleType:
         ours = Path(folder) / path.name
         if ours.is_file() and not ours.samefile(path):
             raise UserError(
-                f"plugin {path} has the name of a method of pflbench;"
-                " give its file a name of its own"
+                f"plugin {path} has the name of a method that ships with pflbench; rename the file"
             )
     return plugin_file.execute(path, anew=anew)
 

@@ -33,8 +33,8 @@ def new(
         or name.startswith("_")
     ):
         raise UserError(
-            f"{name!r} cannot name a {kind}: use letters, digits and underscores,"
-            f" as in my_{kind.replace(' ', '_')}"
+            f"{name!r} cannot be the name of a {kind}: use letters, digits and underscores,"
+            f" e.g. my_{kind.replace(' ', '_')}"
         )
     taken = {plain(known): known for known in others or registry.names()}
     if plain(name) in taken:
@@ -48,7 +48,7 @@ def new(
             file.write(text(name, kind))
     except FileExistsError as error:
         there = path if path.exists() else folder
-        raise UserError(f"{there} is there already and is not overwritten") from error
+        raise UserError(f"{there} already exists and is not overwritten") from error
     except OSError as error:
         with contextlib.suppress(OSError):
             path.unlink()  # an empty file, of a full disk

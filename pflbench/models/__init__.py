@@ -103,12 +103,12 @@ def _made(
     parameter = inspect.signature(function).parameters.get("vocabulary")
     if parameter is None:
         if vocabulary is not None and name in MODELS:
-            raise UserError(f"model {name!r} takes no tokens; use --model text")
+            raise UserError(f"model {name!r} cannot read tokens; use --model text")
         return function(shape, classes, width)
     if vocabulary is None and parameter.default is parameter.empty:
         fits = {3: "cnn", 2: "cnn1d"}.get(len(shape), "mlp")
         raise UserError(
-            f"model {name!r} needs samples of tokens; these are numbers, {shape};"
+            f"model {name!r} needs tokens, but the samples are numbers of shape {shape};"
             f" use --model {fits}"
         )
     return function(shape, classes, width, vocabulary=vocabulary)

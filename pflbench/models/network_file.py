@@ -29,7 +29,7 @@ def net_of(path: str, make: Callable[[], Any], head_layers: int) -> Net:
     """The network of the two parts that are made."""
     if head_layers != 1:
         raise UserError(
-            f"head_layers = {head_layers}: network {path} says itself what is its head;"
+            f"head_layers = {head_layers}: network {path} defines its own head;"
             " leave head_layers at 1"
         )
     try:
@@ -75,7 +75,7 @@ def check_pass(path: str, net: Net, x: Tensor, classes: int) -> None:
             logits = net.head(z)
     except Exception as error:
         raise UserError(
-            f"network {path} does not take samples of the shape {shape}: {_said(error)}"
+            f"network {path} fails for samples of shape {shape}: {_said(error)}"
         ) from error
     if z.dim() != 2:
         raise UserError(

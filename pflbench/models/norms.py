@@ -49,7 +49,7 @@ def prepare(model: str, net: nn.Module) -> None:
             if module.momentum is None:
                 raise UserError(
                     f"model {model!r}: {name} has momentum=None, a mean over all batches that"
-                    " clients cannot share; give it a number, as 0.1"
+                    " clients cannot share; set a number, e.g. 0.1"
                 )
             module.num_batches_tracked = None
             module.__class__ = OURS.get(type(module), type(module))

@@ -64,11 +64,15 @@ class Lease:
         """The file with the token of the newest attempt."""
         return self.path.with_name(f".{self.path.name}.attempt")
 
-    def attempted(self) -> "Lease":
-        """The lease for a new attempt; earlier ones lose it at their next round."""
-        token = secrets.token_hex(8)
+    def attempted(self, machine: str = "") -> "Lease":
+        """The lease for a new attempt, on this machine; earlier ones lose it at their next round."""
+        token = f"{secrets.token_hex(8)} {machine}"
         run_folder.write(self._newest, token.encode())
         return replace(self, attempt=token)
+
+    def machine(self) -> str:
+        """The machine of the newest attempt; "" before the first."""
+        return _text(self._newest).partition(" ")[2]
 
     def keep(self) -> None:
         """Say that its owner lives, if it is still ours to say."""

@@ -24,7 +24,7 @@ from pflbench.report.page.html import Picture, Sheet, render, small
 from pflbench.report.render.parts import FigurePart, Section, TablePart
 from pflbench.report.words import slug
 
-KINDS = ("tables", "figures", "page")
+KINDS: tuple[str, ...] = ("tables", "figures", "page")
 FORMS = {
     ".tex": "tables",
     ".csv": "tables",
@@ -53,6 +53,7 @@ class Report:
     experiments: tuple[Experiment, ...]  # those that were asked for
     written: tuple[Path, ...]
     removed: tuple[Path, ...]  # of an earlier report
+    sections: tuple[Section, ...]  # without their figures
 
     @property
     def ended(self) -> tuple[int, int]:
@@ -94,7 +95,8 @@ def report(
         page = render(sheets, folder.resolve().name, choice, newest)
         written += put(out, {PAGE: page.encode()})
     removed = manifest.replace(out, written, partial(covers, names=names, wanted=wanted))
-    return Report(tuple(chosen), tuple(written), tuple(removed))
+    sections = tuple(sheet.section for sheet in sheets)
+    return Report(tuple(chosen), tuple(written), tuple(removed), sections)
 
 
 def _with(experiment: Experiment, given: Given) -> Experiment:

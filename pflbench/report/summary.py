@@ -28,7 +28,7 @@ def caption(choice: Choice) -> str:
         f" deviation over clients (of several seeds: the mean of both), {where}: pre is the model"
         " that a client has after the server's newest message, post the one right after its local"
         " training. A run that is not finished shows the rounds that it reached. kB (1000 bytes):"
-        " received and sent, per client and round; of a one-shot method in total. Seconds: per"
+        " received and sent, per client and round; for a one-shot method, the total. Seconds: per"
         " round, with evaluation."
     )
 

@@ -112,7 +112,7 @@ class ClientStates(MutableMapping[int, State]):
         content = path.read_bytes() if path.exists() else b""
         if not path.stem.endswith(run_folder.checksum(content)):
             raise RunFailed(
-                f"the private state of client {id} in {path} is missing or corrupt; the same command goes on from the"
+                f"the private state of client {id} in {path} is missing or corrupt; the same command continues from the"
                 " newest checkpoint that does not need it, or from the start"
             )
         state: State = torch.load(io.BytesIO(content), weights_only=True)

@@ -27,6 +27,7 @@ from pflbench.api import (
     collect_logs,
     collect_notes,
 )
+from pflbench.augmentation import augmentation_of
 from pflbench.config import Run
 from pflbench.data.label_skew import Ints
 from pflbench.data.partition import Partition
@@ -83,7 +84,10 @@ class Setup:
             dtype=getattr(torch, data.x.dtype.name),
             standard=self._mean_and_std(),
         )
-        return cls(registry.hparams_type(cls)(**run.hparams), task)
+        hp = registry.hparams_type(cls)(**run.hparams)
+        if hp.augment != "none" and data.kind != "images":
+            raise UserError(f"augment = {hp.augment}: is for images, and {data.title} has none")
+        return cls(hp, task)
 
     def _network(self, draw: int = 0) -> tuple[Net, Params, int]:
         """Skeleton, initial parameters and width of the network; `draw`: of other random values."""
@@ -190,6 +194,8 @@ class ClientWorker:
         self.algorithm = setup.algorithm()
         self.task = self.algorithm.task
         self.there = gpu.resident(setup.data.x, self.task.device)
+        hp = self.algorithm.hp
+        self.augmentation = augmentation_of(hp.augment, hp.crop_padding)
 
     def client(self, id: int, round: int, state: State) -> Client:
         """The view that a client function gets of a client with this stored state."""
@@ -197,7 +203,9 @@ class ClientWorker:
         y = torch.from_numpy(np.asarray(data.y[rows])).to(self.task.device)
         own = {key: value for key, value in state.items() if key not in (OPTIMIZERS, TRAINED)}
         optimizers = state.get(OPTIMIZERS, {})
-        return Client(id, round, self.task, self._rows(rows), y, own, optimizers)
+        samples = self._rows(rows)
+        augmentation = self.augmentation
+        return Client(id, round, self.task, samples, y, own, optimizers, augmentation=augmentation)
 
     def _rows(self, rows: Ints) -> Samples:
         """These samples, where they are."""

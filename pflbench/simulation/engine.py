@@ -62,8 +62,7 @@ class Processes:
         for _ in range(workers):
             ours, theirs = context.Pipe()
             process = context.Process(target=_worker, args=(theirs, setup), daemon=True)
-            with fork_server.deaf_to_ctrl_c():
-                process.start()
+            fork_server.start(process)
             theirs.close()
             self.workers[ours] = process
 
@@ -123,7 +122,7 @@ class Processes:
         reason = "out of memory?" if code == -signal.SIGKILL else f"exit code {code}"
         return RunFailed(
             f"a worker process died ({reason}) in round {job.round + 1}, client {job.client}, {job.stage}(); "
-            "the same command resumes, --workers 1 needs least memory"
+            "the same command resumes, --workers 1 needs the least memory"
         )
 
     def close(self) -> None:

@@ -7,11 +7,14 @@ module imports no torch, so that the server can load it while the main process d
 
 import multiprocessing
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext, SpawnContext
+from multiprocessing.process import BaseProcess
+from types import ModuleType
 
 PRELOADED = "pflbench.simulation.engine"
 
@@ -30,6 +33,19 @@ def prepare() -> None:
     if isinstance(context(), ForkServerContext):
         with deaf_to_ctrl_c():
             forkserver.ensure_running()
+
+
+def start(process: BaseProcess) -> None:
+    """Start a worker process. It ignores Ctrl-C, and does not execute the user's script again: what
+    it needs is sent to it, so that scripts work without `if __name__ == "__main__"`.
+    """
+    script = sys.modules["__main__"]
+    with deaf_to_ctrl_c():
+        sys.modules["__main__"] = ModuleType("__main__")
+        try:
+            process.start()
+        finally:
+            sys.modules["__main__"] = script
 
 
 @contextmanager

@@ -91,7 +91,7 @@ def execute(
         return records
     if state == DAMAGED and not fresh:
         records.refuse_another_run()
-        raise UserError(f"{records.folder} is damaged: {reason}; --fresh does the run again")
+        raise UserError(f"{records.folder} is damaged: {reason}; --fresh runs it again")
     with _claimed(out, setup.run.id, lease) as held, one_thread():
         if fresh:
             records.clear()
@@ -130,7 +130,7 @@ def _kinds(snapshot: dict[str, Any] | None, folder: Path, device: str, strict: b
     if before and before[-1] != here:
         said = f"{folder} was started on another kind of machine ({before[-1]}; this is {here})"
         if strict:
-            raise UserError(f"{said}; without --strict it goes on, and is marked as mixed")
+            raise UserError(f"{said}; without --strict it is resumed, and marked as mixed")
         warnings.warn(f"{said}: last bits may differ, and the run is marked", stacklevel=3)
     return list(dict.fromkeys([*before, here]))
 
@@ -147,7 +147,7 @@ def _claimed(out: Path, run: str, lease: Lease | None) -> Iterator[Lease]:
     if own is None:
         held = ledger.leases().get(run)
         who = ledger.owner(held) if held else "another process"
-        raise UserError(f"{out / run} is being written by {who}; wait for it, or stop it")
+        raise UserError(f"{out / run} is in use by {who}; wait for it, or stop it")
     try:
         yield own
     finally:

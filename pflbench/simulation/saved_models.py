@@ -31,7 +31,8 @@ Labels = npt.NDArray[np.int64]
 class ClientModel(nn.Module):
     """A client's model. Calling it gives scores (n, classes); the highest wins.
 
-    Samples are as in the data set, before any scaling. `network` is the model as a network, or None
+    Samples are as in the data set, before any scaling; images may also have their channels last, or
+    no axis of one channel. `network` is the model as a network, or None
     where a method predicts with more than one (nearest neighbours, prototypes).
     """
 
@@ -40,6 +41,7 @@ class ClientModel(nn.Module):
         self.client = client
         self.point = point
         self.network: Net | None = _network(algorithm, model)
+        self.classes = algorithm.task.classes
         self._algorithm = algorithm
         self._model = model
 
@@ -74,14 +76,36 @@ def _network(algorithm: Algorithm, model: Model) -> Net | None:
 
 def _checked(x: Samples, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     """Samples as the data set has them, as a tensor."""
-    found = x if isinstance(x, Tensor) else torch.from_numpy(np.array(x))
+    given = x if isinstance(x, Tensor) else torch.from_numpy(_array(x))
+    found = _channels_second(given, shape)
     if found.shape[1:] != shape or found.dtype != dtype:
         kind, wanted = (str(one).removeprefix("torch.") for one in (found.dtype, dtype))
         raise UserError(
-            f"samples are {kind} of the shape {tuple(found.shape)}: must be {wanted} of the shape"
+            f"samples are {kind} of the shape {tuple(given.shape)}: must be {wanted} of the shape"
             f" {('n', *shape)}, as in the data set of the run".replace("'", "")
         )
     return found
+
+
+def _array(x: Any) -> npt.NDArray[np.generic]:
+    """An array of a kind that torch knows."""
+    found = np.array(x)
+    if found.dtype.kind not in "biuf":
+        raise UserError(
+            f"samples are {found.dtype}: must be numbers, as in the data set of the run"
+        )
+    return found
+
+
+def _channels_second(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """(n, channels, height, width) of images as (n, height, width) or (n, height, width, channels),
+    if that is what the data set has.
+    """
+    if len(shape) == 3 and shape[0] == 1 and x.shape[1:] == shape[1:]:
+        return x.unsqueeze(1)
+    if len(shape) == 3 and x.ndim == 4 and x.shape[1:] == (*shape[1:], shape[0]) != shape:
+        return x.permute(0, 3, 1, 2).contiguous()
+    return x
 
 
 class _SavedStates(ClientStates):

@@ -62,7 +62,7 @@ def read(name: str, above: tuple[Path, ...] = ()) -> Table:
         raise unknown("experiment", name, [*names(), "FILE.toml"])
     here = path.resolve()
     if here in above:
-        raise UserError(f"{path} includes itself, by way of {', '.join(one.name for one in above)}")
+        raise UserError(f"{path} includes itself, through {', '.join(one.name for one in above)}")
     table = plugins.from_file(config.read_toml(path), path)
     if "published" in table:
         table["published"] = published.beside(path, table["published"])
@@ -259,7 +259,7 @@ def _tables(table: Mapping[str, Any], key: str) -> list[Table]:
         or not blocks
         or not all(isinstance(block, dict) for block in blocks)
     ):
-        raise UserError(f"{key} must be blocks, as in: [[{key}]]")
+        raise UserError(f"{key} must be blocks: [[{key}]]")
     return blocks
 
 
@@ -268,7 +268,7 @@ def _check_keys(where: str, block: Mapping[str, Any], *more: str) -> None:
         if name not in (*SETTINGS, "hparams", *more):
             raise unknown(f"key of {where}", name, [*SETTINGS, "hparams", *more])
         if value == []:
-            raise UserError(f"{name} = [] in {where}: a list needs a value, or there is no run")
+            raise UserError(f"{name} = [] in {where}: a list must have at least one value")
 
 
 def _choices(block: Table) -> dict[tuple[str, ...], list[Any]]:
@@ -315,7 +315,7 @@ def _words(data: list[str], block: Mapping[str, Any]) -> str:
 def _algorithms(given: Any) -> list[str]:
     asked = ["all"] if given is None else [given] if isinstance(given, str) else given
     if not isinstance(asked, list) or not asked or not all(isinstance(name, str) for name in asked):
-        raise UserError(f'algorithms = {given!r}: must be a set, as "all", or a list of names')
+        raise UserError(f'algorithms = {given!r}: must be a set, e.g. "all", or a list of names')
     return sets.methods(asked)
 
 

@@ -136,7 +136,7 @@ def warn_of_strangers(name: str, runs: Iterable[Planned], asked: Iterable[str]) 
     for method in dict.fromkeys(asked):
         if method and plain(method) not in known and not called(every, method):
             methods = ", ".join(sorted({run.run.algorithm for run in every}))
-            text = f"the report of {name} asks for {method!r}, which is none of its methods"
+            text = f"the report of {name} names {method!r}, which is not one of its methods"
             warnings.warn(f"{text}: {methods}", stacklevel=3)
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from pflbench import config
-from pflbench.api import Algorithm, Hparams
+from pflbench.api import OPTIONS, Algorithm, Hparams
 from pflbench.errors import UserError, unknown
 from pflbench.methods import registry
 from pflbench.methods.hyperparameters import complete, default_for
@@ -78,12 +78,12 @@ def dimensions(
         for name in (by_rule(method, run.dataset) if word == RULE else [word])
     ]
     there = [name for name in dict.fromkeys(names) if name in fields]
-    found = [_dimension(fields[name], hints[name], run.hparams[name]) for name in there]
+    found = [_dimension(fields[name], hints[name], _value(run, fields[name])) for name in there]
     varied = tuple(one for one in found if len(set(one.allowed)) > 1)
     if not varied:
         raise UserError(
-            f"--tune {','.join(asked)} leaves nothing to tune of {method.title};"
-            f" it has {', '.join(fields)}"
+            f"--tune {','.join(asked)} names nothing to tune for {method.title},"
+            f" which has {', '.join(fields)}"
         )
     return varied
 
@@ -93,18 +93,24 @@ def grid(
 ) -> tuple[Dimension, ...]:
     """The hyperparameters of a run to try at the values asked for, of those that the method has."""
     hparams = registry.hparams_type(method)
+    fields = {f.name: f for f in dataclasses.fields(hparams)}
     found = []
-    for name in (name for name in asked if name in run.hparams):
+    for name in (name for name in asked if name in fields):
         tried = [{**run.hparams, name: value} for value in asked[name]]
         checked = [
             getattr(complete(hparams, given, run.dataset, method.title), name) for given in tried
         ]
-        found.append(Dimension(name, run.hparams[name], tuple(checked), "choices"))
+        found.append(Dimension(name, _value(run, fields[name]), tuple(checked), "choices"))
     if not found:
         raise UserError(
-            f"--grid has nothing to tune of {method.title}; it has {', '.join(run.hparams)}"
+            f"--grid names nothing to tune for {method.title}, which has {', '.join(fields)}"
         )
     return tuple(found)
+
+
+def _value(run: config.Run, f: "dataclasses.Field[Any]") -> Any:
+    """What a run has; an option of training that is off is not stored."""
+    return run.hparams.get(f.name, f.default)
 
 
 def points(dimensions: Sequence[Dimension]) -> list[dict[str, Any]]:
@@ -124,8 +130,8 @@ def by_rule(method: type[Algorithm], dataset: str) -> list[str]:
     """The names that are tuned by default; see the top of this file."""
     hparams = registry.hparams_type(method)
     hints = typing.get_type_hints(hparams)
-    common = {f.name for f in dataclasses.fields(Hparams)}
-    own = [f for f in dataclasses.fields(hparams) if f.name not in common]
+    common = {f.name for f in dataclasses.fields(Hparams) if f.name not in OPTIONS}
+    own = [f for f in dataclasses.fields(hparams) if f.name not in common]  # or options that are on
     chosen = [f.name for f in own if hints[f.name] is float and _is_switched_on(f, dataset)]
     return ["lr", *chosen]
 
@@ -159,8 +165,7 @@ def _dimension(f: "dataclasses.Field[Any]", hint: Any, first: Any) -> Dimension:
         return Dimension(f.name, first, tuple(allowed), "choices")
     if first is None:
         raise UserError(
-            f"--tune {f.name}: its default is none, which is in no range;"
-            " set it to a number in the file"
+            f"--tune {f.name}: its default is none; set it to a number in the file first"
         )
     number = float if float in (hint, *typing.get_args(hint)) else int
     low, high = number(min(allowed[0], first)), number(max(allowed[1], first))

@@ -20,6 +20,7 @@ from pflbench.config import Run
 from pflbench.data.npz import plain_arrays
 from pflbench.errors import RunFailed, UserError, unknown
 from pflbench.methods import registry
+from pflbench.methods.hyperparameters import complete, stored
 from pflbench.records import run_folder
 from pflbench.records.leases import FINAL, Leases
 from pflbench.records.plan import Planned
@@ -144,7 +145,10 @@ class Study:
     def _trial(self, number: int, values: dict[str, Any]) -> Trial:
         runs = []
         for first in self.first:
-            run = dataclasses.replace(first.run, hparams={**first.run.hparams, **values})
+            method = registry.load(first.plugin)
+            given = {**first.run.hparams, **values}
+            tried = complete(registry.hparams_type(method), given, first.run.dataset, method.title)
+            run = dataclasses.replace(first.run, hparams=stored(tried))
             runs.append(Planned(run.id, first.plugin, first.scenario, f"trial {number}", run))
         return Trial(number, values, tuple(runs))
 
@@ -202,7 +206,7 @@ def studies(
     if shared := sorted(taken & {*seeds}):
         raise UserError(
             f"--seed {shared[0]} is a seed of experiment {name};"
-            " what is tuned on it cannot be tested on it"
+            " methods must not be tested on the seed that they are tuned on"
         )
     cells: list[tuple[Table, Table, list[Planned]]] = []
     for block, variant in itertools.product(
@@ -249,8 +253,10 @@ def _check_own(key: str, methods: Mapping[str, Planned]) -> None:
     if not meant:
         raise unknown("method in --grid", method, methods)
     for planned in methods.values():
-        if planned.plugin in meant and name not in planned.run.hparams:
-            raise unknown(f"hyperparameter of {planned.run.algorithm}", name, planned.run.hparams)
+        hparams = registry.hparams_type(registry.load(planned.plugin))
+        known = [f.name for f in dataclasses.fields(hparams)]
+        if planned.plugin in meant and name not in known:
+            raise unknown(f"hyperparameter of {planned.run.algorithm}", name, known)
 
 
 def _check(name: str, found: Sequence[Study]) -> None:

@@ -4,7 +4,13 @@
 tests of a method's own identities, `played`, `personal`, `equal` and `bare` what such tests need.
 """
 
-from pflbench.testing import description, purity, robustness, traffic  # noqa: F401 - they hold the checks
+from pflbench.testing import (  # noqa: F401 - they hold the checks
+    description,
+    purity,
+    robustness,
+    traffic,
+    training,
+)
 from pflbench.testing.kit import CHECKS, CheckResult, checks, describe, names, run_check
 from pflbench.testing.problem import TOY, bare, equal, personal, played, split_by_class, toy
 

@@ -37,7 +37,7 @@ def docstring_has_its_parts(subject: Subject) -> None:
     strangers = [name for name in cls.exceptions if name.replace("_", "-") not in CHECKS]
     if strangers:
         raise Failed(
-            f"exceptions names {strangers[0]!r}, which is no check; checks: {', '.join(CHECKS)}"
+            f"exceptions names {strangers[0]!r}, which is not a check; checks: {', '.join(CHECKS)}"
         )
 
 

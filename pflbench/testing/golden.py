@@ -24,7 +24,7 @@ from pflbench.errors import UserError
 from pflbench.methods import registry, versions
 from pflbench.simulation.threads import one_thread
 from pflbench.testing.compare import tensors
-from pflbench.testing.problem import TOY_CNN, toy
+from pflbench.testing.problem import TOY_CNN, network_of, toy
 
 FOLDER = Path("tests/golden")
 PROBLEM: dict[str, Any] = {
@@ -50,7 +50,8 @@ def numbers(plugin: str) -> dict[str, Any]:
     hide.
     """
     with one_thread():
-        federation = toy(plugin, {"participation": 1.0}, **PROBLEM)
+        problem = {**PROBLEM, **network_of(registry.load(plugin))}
+        federation = toy(plugin, {"participation": 1.0}, **problem)
         begin, first = federation.server, federation.algorithm.init_client()
         records = [federation.start()[0], *(federation.step()[0] for _ in range(3))]
     kept = {

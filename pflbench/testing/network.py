@@ -68,9 +68,11 @@ def same_start_for_the_same_seed(subject: Subject) -> None:
     """Initial values depend on the seed, and on nothing else."""
     again, other = subject.built()[1], subject.built(seed=1)[1]
     if any(not torch.equal(p, again[name]) for name, p in subject.initial.items()):
-        raise Failed("two networks of one seed differ; draw with torch's global generator only")
+        raise Failed(
+            "two networks with the same seed differ; draw from torch's global generator only"
+        )
     if all(torch.equal(p, other[name]) for name, p in subject.initial.items()):
-        raise Failed("networks of two seeds are equal")
+        raise Failed("networks with different seeds are equal")
 
 
 def repeats_itself_in_training(subject: Subject) -> None:
@@ -88,7 +90,7 @@ def samples_do_not_see_each_other(subject: Subject) -> None:
         alone = torch.cat([net(sample[None]) for sample in x])
         together = net(x)
     if not torch.allclose(alone, together, rtol=1e-4, atol=1e-5):
-        raise Failed("a sample alone has other logits than in a batch; keep running statistics")
+        raise Failed("the logits of a sample alone and in a batch differ; keep running statistics")
 
 
 def one_sample_in_training(subject: Subject) -> None:

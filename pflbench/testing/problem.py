@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pflbench.api import Params
+from pflbench.api import Algorithm, Params
 from pflbench.data import datasets
 from pflbench.data.label_skew import Ints
 from pflbench.data.partition import Partition
@@ -37,6 +37,11 @@ TOY_CNN: dict[str, Any] = {
     "width": 16,
 }
 """The same with the paper's network, on the smallest images that it takes."""
+
+
+def network_of(method: type[Algorithm]) -> dict[str, str]:
+    """The setting by which a method is tested on the network that it needs, if it says so."""
+    return {"model": method.check_model} if method.check_model else {}
 
 
 def toy(

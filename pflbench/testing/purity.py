@@ -56,7 +56,7 @@ def deterministic(subject: Subject) -> None:
 
 @check
 def client_order_irrelevant(subject: Subject) -> None:
-    """Clients asked for, sent and done in another order, or one alone, give the same."""
+    """The order of clients does not matter, nor whether a client is asked for alone."""
     advice = "key everything by client id, never by position, and sum in ascending id"
     for settings, base in (({}, subject.reference), (PARTIAL, subject.partial)):
         setup = watch.shuffled(subject.setup(**settings))
@@ -72,7 +72,7 @@ def client_order_irrelevant(subject: Subject) -> None:
         usual = expected.get(path)
         if usual is None or sent.shape != usual.shape or not _close(sent, usual):
             raise Failed(
-                f"client 1 is sent another '{path}' when it is asked for alone than with the others; {advice}"
+                f"client 1 is sent a different '{path}' when it is asked for alone; {advice}"
             )
 
 
@@ -105,7 +105,7 @@ def private_state_not_aliased(subject: Subject) -> None:
     clients = {f"client {id}'s state": state for id, state in federation.states.items()}
     if found := shared_storage({"the server's state": federation.server, **clients}):
         raise Failed(
-            f"{found}: what one changes, the other gets unsent; send it, so that the harness copies it"
+            f"{found}: what one changes, the other sees without a message; send it, so that the harness copies it"
         )
 
 

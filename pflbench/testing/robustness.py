@@ -48,14 +48,14 @@ def partial_participation(subject: Subject) -> None:
     what = f"client {absent} never took part, but with other data on it"
     for number, (one, two) in enumerate(zip(base.servers, other.servers, strict=True)):
         if found := difference(one, two):
-            raise Failed(f"{what} the server's state after round {number} is another: {found}")
+            raise Failed(f"{what} the server's state differs after round {number}: {found}")
     if found := difference(base.states, other.states):
-        raise Failed(f"{what} other clients' states are others: {found}")
+        raise Failed(f"{what} the states of other clients differ: {found}")
 
 
 @check
 def unseen_client(subject: Subject) -> None:
-    """A client that never took part can be served and evaluated, before the first round and later."""
+    """A client that never took part can be evaluated, before the first round and later."""
     base = subject.partial
     absent = _never_selected(base)
     for federation in (subject.federation(**PARTIAL), base.federation):
@@ -78,21 +78,21 @@ def unseen_client(subject: Subject) -> None:
 
 @check
 def failing_and_slow_clients(subject: Subject) -> None:
-    """Clients that fail after the download, all of them in a round, and clients that do a part of
-    their batches.
+    """Clients that fail after the download, rounds without any reply, and clients that process
+    only a part of their batches.
     """
     played = play(subject.federation(**FAILURES))
     for number, record in enumerate(played.records[1:], 1):
         _unchanged_where_failed(played, number, record)
         nobody = record["failed"] == record["cohort"]
         if nobody and record["bytes"]["up"]:
-            raise Failed(f"nobody answered in round {number}, but something was sent up")
+            raise Failed(f"no client replied in round {number}, but something was sent up")
 
 
 @check
 def new_clients(subject: Subject) -> None:
-    """Clients that never take part are evaluated as they come and after passes of their own; their
-    data reach nobody, and nothing of it is kept.
+    """New clients are evaluated without training and after local epochs; their data reach nobody,
+    and nothing is kept.
     """
     federation = subject.federation(**NEW)
     played = play(federation)
@@ -109,12 +109,12 @@ def new_clients(subject: Subject) -> None:
         ("clients", played.states, other.states),
     ):
         if found := difference(one, two):
-            raise Failed(f"with other data on a new client the {what} are others: {found}")
+            raise Failed(f"with other data on a new client the {what} differ: {found}")
 
 
 @check
 def one_class_client(subject: Subject) -> None:
-    """A client all of whose samples are of one class."""
+    """A client whose samples are all of one class."""
     _fine(subject, _split([ALL, [1] * 9, ALL], [TEST, [1, 1], TEST]))
 
 
@@ -157,7 +157,9 @@ def _unchanged_where_failed(played: Played, number: int, record: Record) -> None
             raise Failed(f"client {id} failed in round {number}, but its state changed: {found}")
     servers = played.servers[number - 1], played.servers[number]
     if record["failed"] == record["cohort"] and (found := difference(*servers)):
-        raise Failed(f"nobody answered in round {number}, but the server's state changed: {found}")
+        raise Failed(
+            f"no client replied in round {number}, but the server's state changed: {found}"
+        )
 
 
 def _split(train: list[list[int]], test: list[list[int]]) -> Partition:

@@ -20,7 +20,7 @@ from pflbench.simulation.cohort import Cohort
 from pflbench.simulation.engine import Engine, Processes, Serial
 from pflbench.simulation.federation import Federation, Record
 from pflbench.simulation.messages import sent
-from pflbench.testing.problem import TOY_CNN, toy_setup
+from pflbench.testing.problem import TOY_CNN, network_of, toy_setup
 from pflbench.testing.watch import Violations, watched
 
 PARTIAL: dict[str, Any] = {"clients": 6, "participation": 0.34, "rounds": 4, "eval_every": 2}
@@ -152,7 +152,8 @@ class Subject:
 
     def setup(self, split: Partition | None = None, **settings: Any) -> Setup:
         """A small problem, with all clients even where the method by default takes fewer."""
-        return toy_setup(self.plugin, {"participation": 1.0}, split, **{**SMALL, **settings})
+        chosen = {**SMALL, **settings, **network_of(self.cls)}
+        return toy_setup(self.plugin, {"participation": 1.0}, split, **chosen)
 
     def federation(self, split: Partition | None = None, **settings: Any) -> Federation:
         """A small problem at work, in this process."""

@@ -28,7 +28,7 @@ Traffic = dict[tuple[str, int], Counter[str]]
 
 @check
 def measured_bytes_equal_formula(subject: Subject) -> None:
-    """What each client is sent and sends is what `costs` says, on CIFAR- and EMNIST-sized problems.
+    """The bytes that a client receives and sends match `costs`, on problems as large as CIFAR and EMNIST.
 
     The formulas are of every round (the first ones may send less), or of a whole one-shot method.
     """
@@ -113,7 +113,7 @@ def resume_in_the_middle(subject: Subject) -> None:
     )
     if found:
         raise Failed(
-            f"a resumed run differs from the unbroken one: {found}; all that is kept must be in the states"
+            f"a resumed run differs from one that was not stopped: {found}; keep everything in the states"
         )
 
 

@@ -115,6 +115,6 @@ class Followed:
 
 def _warn(tracker: str, why: str) -> None:
     warnings.warn(
-        f"tracker {tracker} failed: {why}; the runs go on, 'pflbench export' writes their records",
+        f"tracker {tracker} failed: {why}; the runs continue, and 'pflbench export' writes what is missing",
         stacklevel=2,
     )

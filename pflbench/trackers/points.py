@@ -2,15 +2,14 @@
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from pflbench.errors import UserError
 from pflbench.records import run_folder
+from pflbench.records.growing import Growing
 
 Value = str | int | float | bool
 
@@ -89,45 +88,18 @@ def points(
 
 
 class Reader:
-    """Reads the points of a run as its records grow, each round once. Records that were cut, as by
-    an attempt that goes on from a checkpoint, bring the same rounds again, which are passed over.
-    """
+    """Reads the points of a run as its records grow, each round once."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.last = -1  # the last round that was read
-        self._read = {"timing.jsonl": 0, "rounds.jsonl": 0}  # bytes
-        self._timings: dict[int, Mapping[str, Any]] = {}
+        self.records = Growing(folder)
 
     def new(self) -> list[Point]:
         """The rounds since the last call."""
-        records = [one for one in self._lines("rounds.jsonl") if one["round"] > self.last]
-        self._timings |= {one["round"]: one for one in self._lines("timing.jsonl")}
-        if not records:
+        if not (found := self.records.new()):
             return []
-        self.last = records[-1]["round"]
-        end = (self.folder / "rounds.jsonl").stat().st_mtime
-        found = points(records, list(self._timings.values()), end)
-        self._timings = {n: one for n, one in self._timings.items() if n > self.last}
-        return found
-
-    def _lines(self, file: str) -> Iterator[dict[str, Any]]:
-        """The whole lines of a file that were not read yet; all of them, if it was cut."""
-        path = self.folder / file
-        if not path.is_file():
-            return
-        with path.open("rb") as lines:
-            if lines.seek(0, 2) < self._read[file]:
-                self._read[file] = 0
-            lines.seek(self._read[file])
-            for line in lines:
-                if not line.endswith(b"\n"):
-                    return
-                self._read[file] += len(line)
-                try:
-                    yield orjson.loads(line)
-                except ValueError:  # the middle of a line, where a file was cut and has grown again
-                    continue
+        end = (self.records.folder / "rounds.jsonl").stat().st_mtime
+        timings = [timing for _, timing in found if timing]
+        return points([record for record, _ in found], timings, end)
 
 
 def _plain(value: Any) -> Value | None:

@@ -217,7 +217,9 @@ def test_a_bound_of_a_client_below_that_of_a_sample_protects_the_sample_as_well(
     "option", [{"announce_first": True}, {"min_clients": 2}, {"min_samples": 2}], ids=str
 )
 def test_privacy_excludes_options_that_show_labels(option):
-    with pytest.raises(UserError, match=f"excludes {next(iter(option))}: a client's labels"):
+    with pytest.raises(
+        UserError, match=f"cannot be used with {next(iter(option))}, which would reveal"
+    ):
         toy("fedcosr", {**NOISY, **option})
 
 

@@ -3,13 +3,14 @@
 import math
 import sys
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 
 from pflbench.methods import registry
-from pflbench.ops import phi, pi
+from pflbench.ops import local_sgd, phi, pi
 from pflbench.testing import equal, personal, played, toy
 from pflbench.testing.problem import TOY_CNN
 
@@ -93,6 +94,37 @@ def test_the_head_that_is_sent_is_the_mean_of_own_and_received(epochs: int):
     initial = federation.algorithm.task.initial
     assert equal(reply["pi"], pi(initial)) == (epochs == 0)
     assert equal(reply["phi"], phi(initial)) == (epochs == 0)
+
+
+@pytest.mark.parametrize("settings", [{}, {**TOY_CNN, "model": "cnn_bn"}], ids=["mlp", "cnn_bn"])
+def test_training_leaves_the_frozen_global_model_as_it_was(monkeypatch, settings):
+    """phi_G and pi_G, and the running statistics of phi_G."""
+    federation = played(toy("fedcp", {"lr": 0.1}, **settings), 1)
+    algorithm, server = federation.algorithm, federation.server
+    made = []
+    whole = type(algorithm).net
+
+    def recorded(self, theta):
+        made.append(whole(self, theta))
+        return made[-1]
+
+    monkeypatch.setattr(type(algorithm), "net", recorded)
+    reply, _ = algorithm.client_update(federation.client(0), server)
+    (frozen,) = made
+    assert equal(frozen.parameters_now(), {**server["phi"], **server["pi"]})
+    assert not any(p.requires_grad for p in frozen.parameters())
+    assert not equal(reply["phi"], server["phi"])
+
+
+def test_with_a_head_at_rate_0_the_first_head_that_is_sent_is_the_initial_one(monkeypatch):
+    monkeypatch.setattr(module(), "local_sgd", partial(local_sgd, part="body"))
+    federation = toy("fedcp", {"lr": 0.1})
+    reply, state = federation.algorithm.client_update(federation.client(0), federation.server)
+    initial = federation.algorithm.task.initial
+    assert equal(reply["pi"], pi(initial))
+    assert equal(state["pi"], pi(initial))
+    assert not equal(reply["phi"], phi(initial))
+    assert not equal(reply["Q"], federation.server["Q"])
 
 
 def test_the_context_is_a_direction():

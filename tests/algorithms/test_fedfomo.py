@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 import torch
 
+from pflbench.api import Client, Task
+from pflbench.data.partition import Partition
 from pflbench.methods import registry
+from pflbench.rng import stream
 from pflbench.testing import TOY, equal, personal, played, split_by_class, toy
 
 
@@ -156,6 +159,43 @@ def test_permuted_ids_give_permuted_candidates():
         assert [order[other] for other in found] == algorithm.candidates(
             server_of(algorithm, P, range(5)), old
         )
+
+
+def with_ids(monkeypatch: pytest.MonkeyPatch, order: list[int]) -> None:
+    """Give client `new` the random streams of client `order[new]`."""
+    monkeypatch.setattr(
+        Client,
+        "generator",
+        lambda self, *names: stream(self.task.seed, "client", order[self.id], self.round, *names),
+    )
+
+    def server_stream(self, *names):
+        renamed = [names[0], order[names[1]], *names[2:]] if names[0] == "validation" else names
+        return stream(self.seed, "server", *renamed)
+
+    monkeypatch.setattr(Task, "generator", server_stream)
+
+
+def test_permuting_ids_permutes_models_starts_and_affinities(monkeypatch: pytest.MonkeyPatch):
+    """Whole rounds, bit for bit: streams go with the clients, and no two affinities are equal."""
+    hparams = {"lr": 0.3, "M": 2, "eps": 0.0}
+    order = [2, 0, 3, 1]  # the old id of each new one
+    P = torch.eye(4) + 0.01 * torch.rand(4, 4, generator=torch.Generator().manual_seed(0))
+    first: Any = toy("fedfomo", hparams)
+    train, test = first.partition.train, first.partition.test
+    split = Partition(tuple(train[i] for i in order), tuple(test[i] for i in order))
+    second: Any = toy("fedfomo", hparams, split)
+    first.server = {**first.server, "P": P}
+    second.server = {**second.server, "P": P[order][:, order]}
+    played(first)
+    with_ids(monkeypatch, order)
+    played(second)
+    assert torch.equal(second.server["P"], first.server["P"][order][:, order])
+    assert not torch.equal(first.server["P"], P)
+    for new, old in enumerate(order):
+        for part in ("theta", "base"):
+            assert equal(second.states[new][part], first.states[old][part])
+        assert equal(second.server["models"][str(new)], first.server["models"][str(old)])
 
 
 def test_places_are_explored_less_and_less():

@@ -127,13 +127,27 @@ def test_the_loss_is_the_sum_of_its_terms():
     torch.testing.assert_close(value, entropy(net.head(z_P), y) + guiding + 0.1 * squares)
 
 
-def test_guidance_does_not_reach_the_head():
+@pytest.mark.parametrize("guidance", [{"guide": 1.0}, {"lam": 0.5}], ids=["angles", "magnitudes"])
+def test_neither_term_of_the_guidance_reaches_the_head(guidance):
     gradients = []
-    for hparams in ({"lam": 0.0, "guide": 0.0}, {"lam": 0.5, "guide": 1.0}):
-        value, (net, _, _), _ = parts_of_loss(**hparams, epochs=0)
+    for hparams in ({}, guidance):
+        value, (net, _, _), _ = parts_of_loss(**{"lam": 0.0, "guide": 0.0, **hparams}, epochs=0)
         gradients.append(torch.autograd.grad(value, [*net.head.parameters(), net.body.fc1.weight]))
     assert all(torch.equal(a, b) for a, b in zip(*(g[:-1] for g in gradients), strict=True))
     assert not torch.equal(gradients[0][-1], gradients[1][-1])
+
+
+@pytest.mark.parametrize("guide", [0.0, 1.0])
+def test_frozen_embeddings_and_conditions_have_no_gradient(guide: float):
+    """Without angles and decay nothing moves E: no gradient comes through F, g or p_i."""
+    federation = played(toy("gpfl", {"lr": 0.05}), 1)
+    hparams = {"lr": 0.05, "lam": 0.5, "mu": 0.0, "guide": guide}
+    algorithm: Any = toy("gpfl", hparams).algorithm
+    reply, _ = algorithm.client_update(federation.client(0), federation.server)
+    assert torch.equal(reply["E"], federation.server["E"]) == (guide == 0.0)
+    assert not equal(reply["V"], federation.server["V"])
+    conditions = algorithm.conditions(federation.client(0), federation.server["E"])
+    assert not any(one.requires_grad for one in conditions)
 
 
 def test_what_is_received_stays_and_the_head_is_not_sent():

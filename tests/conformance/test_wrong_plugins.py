@@ -57,6 +57,11 @@ ONE_CHECK = {
         "lacks Deviations:",
         "hyperparameters-have-ranges",
     ),
+    "own_steps": (
+        "training-options",
+        "local_momentum = 0.9 changes nothing; train by ops.local_sgd, or refuse it: local_momentum: float",
+        "deterministic",
+    ),
     "participants_only": (
         "unseen-client",
         "participants_only.py, line 20)",
@@ -207,7 +212,7 @@ def test_an_exception_for_an_unknown_check_is_a_failure(tmp_path: Path):
     plugin = with_exceptions(tmp_path, "too_short_formula", {"measured-bites": "a slip"})
     result = testing.run_check(plugin, "docstring-has-its-parts")
     assert not result.passed
-    assert "exceptions names 'measured-bites', which is no check" in result.message
+    assert "exceptions names 'measured-bites', which is not a check" in result.message
 
 
 def test_what_cannot_be_checked_is_the_users_mistake(tmp_path: Path):

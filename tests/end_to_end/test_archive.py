@@ -74,7 +74,7 @@ def test_a_sweep_goes_on_from_an_archive(call, tmp_path):
         ("unpack text", "cannot unpack text: "),
         ("unpack none", "cannot unpack none: "),
         ("archive none", "no finished run in none"),
-        ("report text --watch", "--watch: text is a file"),
+        ("report text --watch", "--watch: text is an archive"),
     ],
 )
 def test_mistakes_are_one_line(call, words, said):

@@ -114,8 +114,8 @@ def test_a_file_may_be_given_another_name_and_title(call: Call):
 @pytest.mark.parametrize(
     "words, said",
     [
-        (["main", "fairness", "--name", "x"], "--name and --title are of one experiment"),
-        (["main", "fairness", "--title", "x"], "--name and --title are of one experiment"),
+        (["main", "fairness", "--name", "x"], "--name and --title need a single experiment"),
+        (["main", "fairness", "--title", "x"], "--name and --title need a single experiment"),
         (["main", "--name", "../x"], "--name ../x: must be letters, digits, '.', '_' and '-'"),
         (["main", "--name", ""], "--name : must be letters"),
         ([], "name an experiment, or --algorithms for a grid"),
@@ -159,7 +159,7 @@ def test_runs_that_options_take_out_of_an_experiment_are_told(call: Call):
     assert call(*words, "--only", "local")[2] == ""
     assert call(*words, "--algorithms", "local", "--name", "other")[2] == ""
     code, _, err = call(*words, "--algorithms", "local")
-    note = "pflbench: note: 1 runs are no longer in experiment mine; --only runs a part"
+    note = "pflbench: note: 1 runs are no longer part of experiment mine; --only runs a part"
     assert (code, err.count("\n"), err.startswith(note)) == (0, 1, True)
 
 

@@ -27,7 +27,7 @@ class Mine(Algorithm):
     "command, said",
     [
         ("fedavgg", "unknown method 'fedavgg'; did you mean 'fedavg'? known:"),
-        ("", "no method is named; known:"),
+        ("", "name a method; known:"),
         ("fedavg --dataset cifr10", "unknown data set 'cifr10'; did you mean 'cifar10'?"),
         ("fedavg --dataset synthetic:class=3", "bad option 'class=3' of data set 'synthetic'"),
         (
@@ -61,7 +61,10 @@ class Mine(Algorithm):
         ("fedavg --overlap", "overlap has a meaning only together with samples_per_client"),
         ("fedavg --data-fraction 0", "data_fraction must be above 0"),
         ("fedavg --data-fraction 0.5 --scarce-clients 5", "scarce_clients must be 1..4"),
-        ("fedavg --set mu=0.1", "unknown hyperparameter of FedAvg 'mu'; known: batch_size,"),
+        (
+            "fedavg --set mu=0.1",
+            "unknown hyperparameter of FedAvg 'mu'; known: augment, batch_size,",
+        ),
         ("fedavg --set lr=fast", "hyperparameter lr = 'fast': must be a number"),
         ("fedavg --set epochs=1.5", "hyperparameter epochs = '1.5': must be a whole number"),
         ("fedavg --set epochs=inf", "hyperparameter epochs = 'inf': must be a whole number"),
@@ -103,9 +106,9 @@ def test_a_device_that_is_not_there(call: Call):
     [
         ("rounds = ", "config.toml is not TOML"),
         (b"rounds = 1 # \xff", "config.toml is not TOML"),
-        ("round = 3", "unknown setting 'round'; did you mean 'rounds'?"),
-        ("clients = 'ten'", "setting clients = 'ten': must be a whole number"),
-        ("test_fraction = [1]", "setting test_fraction = [1]: must be a number"),
+        ("round = 3", "unknown option 'round'; did you mean 'rounds'?"),
+        ("clients = 'ten'", "option clients = 'ten': must be a whole number"),
+        ("test_fraction = [1]", "option test_fraction = [1]: must be a number"),
         ("hparams = 3", "hparams must be a table"),
         ("[hparams]\nmu = 1", "unknown hyperparameter of FedAvg 'mu'"),
         ("[hparams]\nlr = true\noptimizer = 'x'", "hyperparameter optimizer = 'x': must be one of"),
@@ -133,7 +136,7 @@ def test_a_mistake_in_a_configuration_file(call: Call, content: str | bytes, sai
             "@dataclass(frozen=True)\nclass Settings(Hparams):\n    mu: float = 1.0\n"
             + PLUGIN
             + "    hp: Settings\n",
-            "hyperparameter mu must be declared as hparam(default, range, meaning)",
+            "hyperparameter mu must be declared with hparam(default, range, meaning)",
         ),
     ],
 )
@@ -268,7 +271,7 @@ def test_a_partition_file_with_wrong_arrays(
 @pytest.mark.parametrize(
     "command, said",
     [
-        ("data show digits --out picture.txt", "ends in .png, .pdf or .svg"),
+        ("data show digits --out picture.txt", "must end in .png, .pdf or .svg"),
         ("data show digits --out missing/picture.png", "cannot write missing/picture.png"),
         ("data show nothing", "unknown data set 'nothing'"),
         ("data export digits missing/x.npz", "cannot write the partition to missing/x.npz"),
@@ -279,8 +282,8 @@ def test_a_partition_file_with_wrong_arrays(
         ("check fedavgg", "unknown method 'fedavgg'"),
         ("new fedavg", "the name 'fedavg' is taken"),
         ("new Fed_Avg", "the name 'Fed_Avg' is taken by the method 'fedavg'"),
-        ("new fed-avg2", "cannot name a method"),
-        ("new lambda", "cannot name a method"),
+        ("new fed-avg2", "cannot be the name of a method"),
+        ("new lambda", "cannot be the name of a method"),
         ("report missing", "no runs in missing"),
         ("runn fedavg", "No such command 'runn'. Did you mean 'run'?"),
         ("--rounds 3", "No such option"),

@@ -49,7 +49,7 @@ def test_help_states_the_defaults_that_a_run_has(call: Call):
     found = [re.fullmatch(r"([a-z-]+) [A-Z]+ .*?\[(.*?)\].*", piece) for piece in pieces]
     shown = {match[1].replace("-", "_"): match[2] for match in found if match}
     words = {
-        "clients": "20, or as many as natural or file:PATH has",
+        "clients": "20, or as in the data or file:PATH",
         "partition_seed": "the seed",
         "scarce_clients": "all",
     }
@@ -240,7 +240,8 @@ def test_a_method_that_has_changed_is_run_again_and_the_old_run_stays(call: Call
     version = new.name.rpartition("-")[2]
     assert (code, old == new) == (0, False)
     assert (
-        err == f"pflbench: note: {old} is of another version of the method, it is now {version}\n"
+        err
+        == f"pflbench: note: {old} is from another version of the method, which is now {version}\n"
     )
     assert numbers(old) == numbers(new)
     assert fine(call, *words).startswith("already finished")
@@ -404,7 +405,7 @@ def test_where_a_new_method_goes_and_that_nothing_is_overwritten(call: Call, tmp
     code, _, err = call("new", "my_method", "--out", "elsewhere")
     assert (code, err) == (
         2,
-        "pflbench: error: elsewhere/my_method.py is there already and is not overwritten\n",
+        "pflbench: error: elsewhere/my_method.py already exists and is not overwritten\n",
     )
     assert Path("elsewhere/my_method.py").read_text() == "mine"
 

@@ -9,7 +9,10 @@ import pytest
 from pflbench import api, ops
 from tests.factories.markdown import ROOT, blocks, walk, without_numbers
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    *(ROOT / "README.md", ROOT / "CONTRIBUTING.md"),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 ELSEWHERE = {"docs/tutorial.md"}  # test_examples.py walks through it, and looks at what it leaves
 
 

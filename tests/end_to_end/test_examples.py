@@ -1,5 +1,5 @@
-"""The examples, and the tutorial that walks through them: three methods of a researcher's own, an
-experiment, a sweep, and the tables and figures of a paper.
+"""The examples, and the tutorial that walks through them: three methods of a researcher's own, a
+network, an experiment, a sweep, and the tables and figures of a paper.
 """
 
 import contextlib
@@ -11,14 +11,16 @@ from pathlib import Path
 import pytest
 import torch
 
+import pflbench
 from pflbench import testing
-from pflbench.testing import equal, personal, played, toy
+from pflbench.testing import equal, network, personal, played, toy
 from tests.factories.latex import compile_latex, needs_latex
 from tests.factories.markdown import ROOT, walk
 
 from .commands import done
 
 EXAMPLES = ROOT / "examples"
+NETWORKS = sorted(path.stem for path in (EXAMPLES / "networks").glob("*.py"))
 METHODS = sorted(path.stem for path in (EXAMPLES / "methods").glob("*.py"))
 TITLES = ["Local", "FedAvg", "SmallZ", "ServerMomentum", "MixedHead (ours)"]  # as in the file
 SCENARIOS = ["Dir(0.1)", "Dir(0.3)", "Dir(1)", "2 classes", "3 classes", "5 classes"]
@@ -103,6 +105,24 @@ def test_every_method_passes_the_checks(method: str):
     results = list(testing.checks(str(EXAMPLES / "methods" / f"{method}.py")))
     assert len(results) == len(testing.names())
     assert [result for result in results if not result.passed or result.expected_failure] == []
+    assert f"\n{len(results)} ok\n" in (ROOT / "docs/tutorial.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_network_passes_the_checks_and_learns(name: str, tmp_path: Path):
+    path = str(EXAMPLES / "networks" / f"{name}.py")
+    assert [result for result in network.checks(path) if not result.passed] == []
+    run = pflbench.run(
+        "fedavg",
+        hparams={"lr": 0.03},
+        out=tmp_path,
+        model=path,
+        partition="iid",
+        clients=5,
+        max_samples=200,
+        rounds=6,
+    )
+    assert run.rounds["pre"].iloc[-1] > run.rounds["pre"].iloc[0] + 0.4
 
 
 def test_every_method_learns(plain: Path):

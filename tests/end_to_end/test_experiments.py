@@ -131,6 +131,24 @@ def test_one_grid_of_rates_gives_every_method_four_trials():
     }
 
 
+def test_the_rates_of_the_digits_come_from_three_trials_of_every_method():
+    """As the head of the file says: what it has for a method is one of the values tried."""
+    text = (ROOT / "experiments" / "digits.toml").read_text()
+    grid = {name: rates.split(",") for name, rates in re.findall(r"--grid (\S+?)=(\S+)", text)}
+    table = {"algorithms": "all", "dataset": "digits", "scenarios": [{"partition": "dir:0.1"}]}
+    tried = {study.name: study for study in tuning.studies("digits", table, grid=grid)}
+    assert {study.budget(0) for study in tried.values()} == {3}
+    for run in planned("digits").runs:
+        values = {name: run.config["hparams"][name] for name in (tried[run.plugin].grid or [{}])[0]}
+        assert values in (tried[run.plugin].grid or []), run.plugin
+
+
+def test_fedbn_has_a_network_with_batch_norm():
+    for name in ("digits", "new-clients"):
+        networks = {(run.plugin == "fedbn", run.config["model"]) for run in planned(name).runs}
+        assert networks == {(True, "cnn_bn"), (False, "cnn")}
+
+
 def test_the_leaderboard_has_the_methods_that_it_can_have():
     published = {
         *("FedAvg", "FedProx", "PerFedAvg", "pFedMe", "Ditto", "FedAMP", "FedALA", "FedPer"),

@@ -156,7 +156,7 @@ def test_new_files_work_as_they_are(call: Call, tmp_path: Path, kind):
     if kind == "--model":
         data = ["--dataset", "breast_cancer", "--clients", "3", "--model", "my_own.py"]
     fine(call, "run", "fedavg", *data, *SHORT, "--out", "runs", "--workers", "1")
-    one_line(*call("new", kind, "my_own"), "is there already")
+    one_line(*call("new", kind, "my_own"), "already exists")
     one_line(*call("new", kind, "digits" if kind == "--dataset" else "cnn"), "is taken by the")
 
 

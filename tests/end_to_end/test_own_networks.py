@@ -71,7 +71,7 @@ def test_sweep_and_report_with_a_path_relative_to_the_experiment(call: Call, tmp
         ("body.register_buffer('t', torch.zeros(1).long())", "body.t is int64"),
         ("body.register_buffer('t', torch.zeros(1), persistent=False)", "must be persistent"),
         ("body[2].momentum = None", "momentum=None"),
-        ("body[1] = nn.Linear(5, width)", "does not take samples of the shape (1, 8, 8)"),
+        ("body[1] = nn.Linear(5, width)", "fails for samples of shape (1, 8, 8)"),
     ],
 )
 def test_what_cannot_be_used_is_refused_in_one_line(call: Call, tmp_path: Path, more, says):

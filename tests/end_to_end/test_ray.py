@@ -113,7 +113,7 @@ def test_sigterm_lets_runs_save_a_checkpoint_even_if_sigint_is_ignored(tmp_path)
     os.kill(process.pid, signal.SIGTERM)
     _, complained = process.communicate(timeout=120)
     assert process.returncode == 143
-    assert complained == "stopped; 1 of 1 runs are left, the same command goes on\n"
+    assert complained == "stopped; 1 of 1 runs are left, the same command continues\n"
     (status,) = out.glob("*/status.json")
     assert json.loads(status.read_text())["status"] == "stopped"
     assert len(list(out.glob("*/checkpoint-*.pt"))) == 1

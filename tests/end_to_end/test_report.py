@@ -325,7 +325,10 @@ def test_watching_can_be_stopped(call: Call, runs: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(time, "sleep", sleep)
     out = fine(call, "report", str(runs), "--only", "tables", "--watch")
-    assert "stopped; what is written stays" in out and (runs / "report/mine/accuracy.tex").exists()
+    assert (
+        "stopped; the files written so far are kept" in out
+        and (runs / "report/mine/accuracy.tex").exists()
+    )
 
 
 def test_single_runs_can_all_be_evaluated_at_one_point(call: Call):

@@ -48,12 +48,35 @@ def test_models_score_what_the_record_says_and_a_longer_run_goes_on_from_them(me
     assert_models_score_what_the_record_says(pflbench.load(longer.folder))
 
 
+# tests/unit/test_keep_optimizer.py sees that every method goes on from a snapshot with optimizers.
+@pytest.mark.parametrize("method", ["ditto", "fedrep", "fedcosr"])
+def test_a_longer_run_goes_on_with_the_optimizers_that_clients_keep(method, tmp_path):
+    keep = {**SETTINGS, "hparams": {"optimizer": "adam", "keep_optimizer": True}}
+    shorter = pflbench.run(method, out=tmp_path / "a", **{**keep, "rounds": 1})
+    longer = pflbench.run(method, out=tmp_path / "a", **keep)
+    whole = pflbench.run(method, out=tmp_path / "b", **keep)
+    assert longer.about["extended_from"] == {"id": shorter.folder.name, "round": 1}
+    assert files(longer.folder) == files(whole.folder)
+
+
 def test_saved_models_are_the_same_bytes_for_any_workers_and_memory(tmp_path):
     settings = {**SETTINGS, "rounds": 3, "participation": 0.5, "checkpoint_every": 1}
     one = pflbench.run("ditto", out=tmp_path / "one", **settings)
     two = pflbench.run("ditto", out=tmp_path / "two", workers=2, state_memory=0.0, **settings)
     assert files(one.folder) == files(two.folder)
     assert not (two.folder / "states").exists() and not list(two.folder.glob("checkpoint-*"))
+
+
+def test_a_longer_run_goes_on_with_options_of_training_and_two_workers(tmp_path):
+    momentum = {"lr": 0.1, "local_momentum": 0.9, "keep_optimizer": True}
+    schedule = {"schedule": "cosine", "schedule_rounds": 3}
+    hparams = {**momentum, **schedule, "augment": "flip+crop", "crop_padding": 2}
+    settings = {**SETTINGS, "hparams": hparams}
+    pflbench.run("ditto", out=tmp_path / "a", **{**settings, "rounds": 2})
+    longer = pflbench.run("ditto", out=tmp_path / "a", **{**settings, "rounds": 4}, workers=2)
+    whole = pflbench.run("ditto", out=tmp_path / "b", **{**settings, "rounds": 4})
+    assert longer.about["extended_from"]["round"] == 2
+    assert files(longer.folder) == files(whole.folder)
 
 
 def test_saving_models_changes_no_number_and_no_id(tmp_path):
@@ -139,4 +162,4 @@ def test_the_command_line_says_what_a_run_goes_on_from_and_what_has_no_models(tm
     call(*words[:-1], "--rounds", "3")
     code, out, err = call(*words, "--rounds", "3")
     assert code == 0 and out.startswith("already finished: ")
-    assert "was finished without --save-models; --fresh does the run again" in err
+    assert "finished without --save-models; --fresh runs it again" in err

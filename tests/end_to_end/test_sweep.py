@@ -202,7 +202,7 @@ def test_ctrl_c_saves_checkpoints_and_the_same_command_goes_on(tmp_path):
     os.kill(process.pid, signal.SIGINT)
     _, complained = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "stopped; 2 of 2 runs are left, the same command goes on" in complained
+    assert "stopped; 2 of 2 runs are left, the same command continues" in complained
     assert len(list(out.glob("*/checkpoint-*.pt"))) == 2
     assert list((out / "leases").iterdir()) == []
     assert set(map(tuple, history(out).values())) == {("started", "stopped")}

@@ -296,6 +296,6 @@ def test_a_package_that_is_missing_is_told_in_one_line(call, runs, monkeypatch):
 
 def test_mistakes_are_told_in_one_line(call, runs):
     one_line(*call("export", str(runs), "--to", "tensorbord"), "did you mean 'tensorboard'?")
-    one_line(*call("export", str(runs)), "no tracker is named; --to must be one of tensorboard")
+    one_line(*call("export", str(runs)), "name a tracker: --to must be one of tensorboard")
     one_line(*call("export", "nowhere", "--to", "tensorboard"), "there is no such folder")
     one_line(*call("run", "fedavg", *TOY, "--track", "tensor"), "unknown tracker 'tensor'")

@@ -243,7 +243,7 @@ def test_a_method_that_fails_leaves_no_tuned_file_and_exit_code_1(tmp_path: Path
     )
     assert code == 1
     assert "failed: broken, digits dir:0.5, trial 0, seed 1000: " in complained
-    assert "1 of 2 searches could not go on, so nothing is tuned" in complained
+    assert "1 of 2 searches could not be completed, so nothing is tuned" in complained
     assert [line.split()[:4] for line in out.splitlines()[1:3]] == [
         ["Broken", "digits", "dir:0.5", "0"],
         ["Local", "digits", "dir:0.5", "1"],

@@ -109,11 +109,11 @@ def test_an_edited_method_is_outdated_run_again_and_never_mixed(call: Call, swep
     assert status(call) == ["two         paper  4     2         0         0       2", line]
     assert reported(call) == [
         "two: 4 runs, of them 2 outdated",
-        f"{line}; a new sweep runs them again",
+        f"{line}; sweep runs them again",
     ]
     assert cell("Mine") == ("2", "yes", mean(accuracy(0, swept), accuracy(1, swept)))
     assert cell("Local")[:2] == ("2", "no")
-    assert "¶: of an earlier version of the method" in table()
+    assert "¶: from an earlier version of the method" in table()
 
     # The old ones are kept on request. A third seed is run as the method is now: only that one counts.
     Path("two.toml").write_text(EXPERIMENT.format(seeds=3))

@@ -117,7 +117,7 @@ def test_only_the_folder_of_a_paper_knows_it(paper):
 
 def reproduces(file: str, paper: str) -> bool:
     """Whether it is an experiment of the paper, by its title, or one that lists its method with
-    others, by name or as a set, sets its hyperparameters or compares with what it published.
+    others, by name or as a set, sets or tunes its hyperparameters or compares with what it published.
     """
     if not file.startswith("experiments/"):
         return False
@@ -132,7 +132,7 @@ def is_list(line: str) -> bool:
     if line.startswith("algorithms = ") and any(f'"{name}"' in line for name in sets.names()):
         return True
     return (
-        line.startswith(("[methods.", "published = "))
+        line.startswith(("[methods.", "published = ", "#   pflbench "))
         or sum(f'"{name}"' in line for name in names) > 1
     )
 

@@ -14,6 +14,7 @@ SECTIONS = [
     "Home",
     "Tutorial",
     "Write a method",
+    "Own data and networks",
     "Experiments",
     "Reports",
     "Reproducibility",
@@ -94,6 +95,8 @@ def test_every_page_is_in_the_navigation(site: Path):
     links = {link.partition("#")[0] for link in Page(home).links}
     pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
     assert {name.removesuffix("md") + "html" for name in pages} - {"index.html"} - links == set()
+    assert {path.name for path in (ROOT / "docs").rglob("*.ipynb")} - links == set()
+    assert (site / "notebook.ipynb").read_bytes() == (ROOT / "docs/notebook.ipynb").read_bytes()
 
 
 def test_the_sections_of_the_navigation():

@@ -60,9 +60,10 @@ def test_the_wheel_of_the_source_archive_runs_where_nothing_else_is(tmp_path: Pa
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
-    def said(*words: str) -> str:
+    def said(*words: str, **more: str) -> str:
+        env = environment | more
         done = subprocess.run(
-            words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+            words, cwd=tmp_path, env=env, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -72,6 +73,8 @@ def test_the_wheel_of_the_source_archive_runs_where_nothing_else_is(tmp_path: Pa
     )
     pflbench = str(room / "bin/pflbench")
     assert said(pflbench, "--version") == "pflbench 0.1.0\n"
+    typed = {"COMP_WORDS": "pflbench sw", "COMP_CWORD": "1"}  # and the tab key, in bash
+    assert said(pflbench, **typed, _PFLBENCH_COMPLETE="complete_bash") == "sweep\n"
     where = said(str(room / "bin/python"), "-c", "import pflbench; print(pflbench.__file__)")
     assert where.startswith(str(packages))
     small = ["--clients", "4", "--rounds", "1", "--model", "mlp", "--width", "8", "--quiet"]

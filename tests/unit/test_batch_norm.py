@@ -75,9 +75,9 @@ def test_a_mean_over_all_batches_is_refused():
         ("cnn", (64,), None, "needs images"),
         ("resnet8", (3, 2, 2), None, "at least 4x4"),
         ("cnn1d", (3, 32, 32), None, "needs series"),
-        ("text", (20,), None, "needs samples of tokens"),
+        ("text", (20,), None, "needs tokens, but"),
         ("text", (2, 20), 50, "needs rows of tokens"),
-        ("mlp", (20,), 50, "takes no tokens"),
+        ("mlp", (20,), 50, "cannot read tokens"),
     ],
 )
 def test_a_network_says_which_samples_it_needs(name, shape, vocabulary, says):

@@ -76,7 +76,7 @@ def test_a_cell_never_mixes_two_versions(tmp_path: Path):
     assert (shown.seeds, shown.state) == (1, "partial")
     assert not shown.outdated
     notes = below_tables(lay_out(found, [found]))
-    assert notes == ["FedAvg: left out, of another version: 2 runs."]
+    assert notes == ["FedAvg: left out, from another version: 2 runs."]
 
 
 def test_single_runs_of_two_versions_are_not_mixed_either(tmp_path: Path):

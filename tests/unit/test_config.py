@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pflbench import config
-from pflbench.api import Hparams, hparam
+from pflbench.api import OPTIONS, Hparams, hparam
 from pflbench.errors import UserError
 from pflbench.methods import registry
 from pflbench.methods.hyperparameters import complete, make_run
@@ -21,9 +21,8 @@ def test_defaults_complete_the_hyperparameters():
     assert made.algorithm == "fedcosr"
     assert made.hparams["alpha"] == 0.5
     assert made.hparams["lr"] == 0.003
-    assert set(made.hparams) == {
-        f.name for f in fields(registry.hparams_type(registry.load("fedcosr")))
-    }
+    every = {f.name for f in fields(registry.hparams_type(registry.load("fedcosr")))}
+    assert set(made.hparams) == every - set(OPTIONS)
 
 
 def test_id_hashes_what_changes_numbers():
@@ -45,7 +44,7 @@ def test_the_version_is_the_end_of_the_id_and_not_in_its_hash():
 
 
 def test_the_version_is_no_setting():
-    with pytest.raises(UserError, match="unknown setting 'version'"):
+    with pytest.raises(UserError, match="unknown option 'version'"):
         run(version="r7")
 
 
@@ -64,15 +63,25 @@ def test_every_option_is_part_of_the_id():
     )
 
 
-def test_a_new_option_leaves_the_ids_of_older_runs_as_they_are(monkeypatch):
+def test_a_new_option_leaves_the_ids_of_older_runs_as_they_are():
     later = make_dataclass("Later", [("novel", int, 0)], bases=(config.Run,), frozen=True)
     older = asdict(run(clients=5))
     assert later(**older).id == run(clients=5).id
     assert later(**older, novel=1).id != run(clients=5).id
 
-    monkeypatch.setitem(config.OPTIONS_OFF, "momentum", 0.0)
-    with_option = [replace(run(), hparams={**run().hparams, "momentum": m}) for m in (0.0, 0.9)]
-    assert with_option[0].id == run().id != with_option[1].id
+
+def test_an_option_of_training_is_stored_and_in_the_id_where_it_is_on():
+    off, on = (make_run("fedavg", {}, {"local_momentum": m}) for m in (0.0, 0.9))
+    assert off == run()
+    assert run().id == "fedavg-digits-dir0.1-s0-579dfefc13-r1"  # as before there were options
+    assert on.hparams == {**run().hparams, "local_momentum": 0.9}
+    assert on.id != off.id
+
+
+def test_an_option_that_a_method_has_on_by_default_is_always_stored():
+    default, without = (make_run("pfedhn", {}, given) for given in ({}, {"clip": 0}))
+    assert (default.hparams["clip"], without.hparams["clip"]) == (50.0, 0.0)
+    assert default.id == "pfedhn-digits-dir0.1-s0-44b1d53546-r1"
 
 
 @pytest.mark.parametrize("parts", [("train", "test"), ("train", "test", "validation")])

@@ -45,8 +45,8 @@ def test_a_whole_client_round_stays_on_the_device():
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_training_with_clipping_and_dropout_stays_on_the_device(optimizer):
     algorithm, client = elsewhere()
-    hp = dataclasses.replace(algorithm.hp, optimizer=optimizer)
-    theta = ops.local_sgd(ops.cross_entropy_loss, algorithm.task.initial, client, hp, clip=1.0)
+    hp = dataclasses.replace(algorithm.hp, optimizer=optimizer, clip=1.0)
+    theta = ops.local_sgd(ops.cross_entropy_loss, algorithm.task.initial, client, hp)
     assert devices(theta) == {"meta"}
 
 

@@ -111,10 +111,10 @@ def test_seconds_are_means_over_rounds_seeds_and_scenarios_and_ratios_within_a_s
     runs += [costly("local", partition="path:2", wall=[5, 5]), costly("local", seed=1)]
     found = by_method(tables(*runs)[0]["efficiency"])
     assert found["FedAvg"]["s per round"] == "6.500"  # ((2 + 4) / 2 + 10) / 2
-    assert found["FedAvg"]["s of clients"] == "3.250"
-    assert found["FedAvg"]["s of server"] == "0.500"
-    assert found["FedAvg"]["Time / FedAvg's"] == "1.00"
-    assert found["Local"]["Time / FedAvg's"] == "0.92"  # (4 / 3 + 5 / 10) / 2
+    assert found["FedAvg"]["Clients (s)"] == "3.250"
+    assert found["FedAvg"]["Server (s)"] == "0.500"
+    assert found["FedAvg"]["Time / FedAvg"] == "1.00"
+    assert found["Local"]["Time / FedAvg"] == "0.92"  # (4 / 3 + 5 / 10) / 2
 
 
 def test_missing_scenarios_are_counted():
@@ -122,14 +122,14 @@ def test_missing_scenarios_are_counted():
     parts, _ = tables(costly(), missing, costly("local", partition="path:2"))
     found = by_method(parts["efficiency"])
     assert found["FedAvg"]["Scenarios"] == "1 of 2"
-    assert found["Local"]["Time / FedAvg's"] == "\u2013"
+    assert found["Local"]["Time / FedAvg"] == "\u2013"
     rows = [row for row in parts["efficiency-scenarios"].rows if row[1:3] == ("FedAvg", "0 of 1")]
     assert [set(row[3:]) for row in rows] == [{"\u2013"}]
 
 
 def test_without_fedavg_there_is_no_ratio():
     parts, notes = tables(costly("local"), costly("fedavg", status="missing"))
-    assert "Time / FedAvg's" not in parts["efficiency"].headers
+    assert "Time / FedAvg" not in parts["efficiency"].headers
     assert notes == ["No seconds relative to FedAvg: it has no finished run."]
     assert tables(costly("local"))[1] == []
 

@@ -267,9 +267,9 @@ MISTAKES = {
     "[[scenarios]]\nlr = 0.1": r"unknown key of \[\[scenarios\]\] 'lr'",
     "[[scenarios]]\nseeds = 3": r"unknown key of \[\[scenarios\]\] 'seeds'",
     "[[variants]]\nlabels = 'x'": r"unknown key of \[\[variants\]\] 'labels'; did you mean 'label'",
-    "[scenarios]\ndata_fraction = 0.5": r"scenarios must be blocks, as in: \[\[scenarios\]\]",
-    "variants = 3": r"variants must be blocks, as in: \[\[variants\]\]",
-    "scenarios = []": r"scenarios must be blocks, as in: \[\[scenarios\]\]",
+    "[scenarios]\ndata_fraction = 0.5": r"scenarios must be blocks: \[\[scenarios\]\]",
+    "variants = 3": r"variants must be blocks: \[\[variants\]\]",
+    "scenarios = []": r"scenarios must be blocks: \[\[scenarios\]\]",
     "hparams = 3": "hparams must be a table, not 3",
     "methods = ['fedavg']": r'methods must be a table, not \["fedavg"\]',
     "[[scenarios]]\nhparams = 3": "hparams must be a table, not 3",
@@ -278,7 +278,7 @@ MISTAKES = {
     "[methods.locl]\nrounds = 3": r"unknown method in \[methods\] of experiment mine 'locl'; .*known: fedavg, ",
     "[methods.fedprox.hparams]\nmuu = 1.0": "unknown hyperparameter of FedProx 'muu'; did you mean 'mu'",
     "[methods.fedavg]\nhparams.lr = [0.1, 0.2]": r"hyperparameter lr = \[0.1, 0.2\]: must be a number",
-    "data_fraction = [0.1, 0.2]": r"setting data_fraction = \[0.1, 0.2\]: must be a number",
+    "data_fraction = [0.1, 0.2]": r"option data_fraction = \[0.1, 0.2\]: must be a number",
     "clients = 0": "clients = 0: must be at least 1",
     "seeds = '3'": "seeds = '3': must be a number of seeds",
     "seeds = [0, -1]": r"seeds = \[0, -1\]: must be",
@@ -297,7 +297,7 @@ def test_a_mistake_is_told_in_one_line(tmp_path, text):
 @pytest.mark.parametrize("text", ["algorithms = []", "algorithms = 3", "algorithms = ['local', 3]"])
 def test_algorithms_are_all_or_names(tmp_path, text):
     with pytest.raises(
-        UserError, match=r'algorithms = .*: must be a set, as "all", or a list of names'
+        UserError, match=r'algorithms = .*: must be a set, e.g. "all", or a list of names'
     ):
         plan(tmp_path, text)
 
@@ -311,10 +311,10 @@ def test_an_unknown_method_is_told_with_the_nearest(tmp_path):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("rounds = 'many'", "setting rounds = 'many': must be a whole number"),
-        ("rounds = 2.5", "setting rounds = 2.5: must be a whole number"),
-        ("rounds = [1, 2]", r"setting rounds = \[1, 2\]: must be a whole number"),
-        ("max_samples = 'few'", "setting max_samples = 'few': must be a whole number"),
+        ("rounds = 'many'", "option rounds = 'many': must be a whole number"),
+        ("rounds = 2.5", "option rounds = 2.5: must be a whole number"),
+        ("rounds = [1, 2]", r"option rounds = \[1, 2\]: must be a whole number"),
+        ("max_samples = 'few'", "option max_samples = 'few': must be a whole number"),
     ],
 )
 def test_a_mistake_is_the_same_at_every_scale(tmp_path, text, says, scale):

@@ -93,7 +93,7 @@ def test_figures_may_show_fewer_methods_than_tables_each_in_a_colour_of_its_own(
     assert set(found) == {*alike, "FedRep"}  # the proposed method always
     assert len({*found.values()}) == len(found)
     _, notes = kinds.figures(with_options(made_up, few), Choice())
-    assert "Not in the figures, as no run has it: method 'nobody'." in notes
+    assert "Not in the figures, since no run has it: method 'nobody'." in notes
 
 
 def test_the_proposed_method_stands_out_in_every_figure(made_up: Experiment):

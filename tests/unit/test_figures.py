@@ -125,11 +125,19 @@ def legend(part: Any) -> list[str]:
 # Looks
 
 
-def test_every_one_of_22_methods_has_a_line_and_a_marker_of_its_own():
-    looks = style.looks(TITLES).values()
+@pytest.mark.parametrize("number", [22, 36, 49])
+def test_every_method_has_a_line_and_a_marker_of_its_own(number: int):
+    titles = [*TITLES, *(f"Further {place}" for place in range(22, number))]
+    looks = style.looks(titles).values()
     assert len(TITLES) == 22
-    assert len({(look.colour, str(look.dash)) for look in looks}) == 22
-    assert len({(look.colour, look.marker) for look in looks}) == 22
+    assert len({(look.colour, str(look.dash)) for look in looks}) == number
+    assert len({(look.colour, look.marker) for look in looks}) == number
+
+
+def test_looks_do_not_depend_on_how_many_follow():
+    few, many = (list(style.looks([str(i) for i in range(n)]).values()) for n in (28, 49))
+    assert many[:28] == few
+    assert {str(look.dash) for look in few} == {str(dash) for dash in style.DASHES}
 
 
 def test_the_first_methods_differ_in_colour():
@@ -300,7 +308,7 @@ def test_seeds_that_are_not_finished_are_no_part_of_a_mean():
 
 def test_the_caption_says_where_no_loss_is_recorded():
     part = one(learning.draw, replace(made(), loss=np.full(8, np.nan)))
-    assert "No loss is recorded of FedAvg." in part.caption
+    assert "No loss is recorded for FedAvg." in part.caption
     assert part.figure.axes[1].get_lines() == []
 
 
@@ -650,7 +658,7 @@ def test_a_method_has_the_same_colour_in_all_figures():
 def test_captions_name_methods_whose_runs_are_of_an_earlier_version():
     runs = [made("fedavg"), replace(made("moon"), outdated=True)]
     for kind in (learning.draw, pareto.draw):
-        assert "Of an earlier version of the method: MOON." in one(kind, *runs).caption
+        assert "From an earlier version of the method: MOON." in one(kind, *runs).caption
 
 
 def test_a_note_says_that_scenarios_are_too_few_for_ranks():

@@ -124,7 +124,7 @@ def test_a_damaged_run_is_refused_until_it_is_done_again_and_then_equals_the_fir
     folder = runner.execute(setup, tmp_path).folder
     whole = (folder / "rounds.jsonl").read_bytes()
     (folder / "rounds.jsonl").write_bytes(cut(whole))
-    with pytest.raises(UserError, match=r"is damaged: .*; --fresh does the run again"):
+    with pytest.raises(UserError, match=r"is damaged: .*; --fresh runs it again"):
         runner.execute(setup, tmp_path)
     assert (folder / "rounds.jsonl").read_bytes() == cut(whole)
     runner.execute(setup, tmp_path, fresh=True)

@@ -162,9 +162,9 @@ def test_no_cell_is_empty_and_each_reason_is_explained():
     assert rows[r"\textbf{Y}"][1] == "--"
     caption = text[text.index("\\caption") : text.index("\\label")]
     assert caption.startswith(r"\caption{Of toys. $^{*}$")
-    for said in ["m}}$: missing.", "f}}$: failed.", "d}}$: diverged.", "--: no such number."]:
+    for said in ["m}}$: missing.", "f}}$: failed.", "d}}$: diverged.", "--: not available."]:
         assert said in caption
-    assert r"$^{\S}$: of fewer seeds (2) than others (5)." in caption
+    assert r"$^{\S}$: over fewer seeds (2) than others (5)." in caption
     assert r"\phantom{00}\underline{9.5}$^{\ddagger}$$^{\S}$\textcolor{red}" in text
 
 

@@ -167,4 +167,4 @@ def test_a_run_that_is_in_two_folders_counts_once_and_that_is_said():
     copy = dataclasses.replace(one, folder=Path("copy"))
     found = layout(one, one, copy)
     assert [len(runs) for runs in found.cells.values()] == [1]
-    assert section_notes(found, Choice()) == ["Left out, as it is the same run as another: copy."]
+    assert section_notes(found, Choice()) == ["Left out as a duplicate of another run: copy."]

@@ -367,4 +367,4 @@ def test_markdown():
         "| Majority class | 30.0 \u00b1 \u2013 |",
     ]
     assert lines[7].startswith("Of \\<b\\>. \\* \u2020 \u2021: first")
-    assert lines[7].endswith("\u2013: no such number. \u00a7: of fewer seeds (3) than others (5).")
+    assert lines[7].endswith("\u2013: not available. \u00a7: over fewer seeds (3) than others (5).")

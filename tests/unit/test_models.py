@@ -98,7 +98,7 @@ def test_parameters_that_do_not_fit_are_named():
     wrong = {**initial, "head.fc3.bias": torch.zeros(1)}
     del wrong["body.fc1.bias"]
     with pytest.raises(
-        ValueError, match=r"lacks \['body.fc1.bias'\] and has besides \['head.fc3.bias'\]"
+        ValueError, match=r"missing \['body.fc1.bias'\], unexpected \['head.fc3.bias'\]"
     ):
         task_of(skeleton, initial, width, EMNIST).net(wrong)
 

@@ -65,7 +65,7 @@ def test_which_method_is_evaluated_where():
 def test_how_many_runs_are_not_finished_and_why():
     runs = [run(), run("local", status="failed"), run("ditto", status="missing")]
     assert section_notes(layout(*runs), Choice()) == [
-        "Of 3 planned runs: 1 finished, 1 failed, 1 missing. Means are of the finished ones.",
+        "Of 3 planned runs: 1 finished, 1 failed, 1 missing. Means are over finished runs.",
         "failed: local, digits dir:0.1, seed 0: it broke",
     ]
 
@@ -132,6 +132,21 @@ def test_notes_that_differ_are_all_there():
     assert below_tables(found) == [f"FedAvg: 17 of 20; 18 of 20; {UNIFORM}."]
 
 
+def test_a_method_with_another_network_than_most_is_named():
+    runs = [run(name, partition=p) for name in ("fedavg", "local") for p in ("dir:0.1", "dir:1")]
+    runs += [run("fedbn", partition=p, model="cnn_bn") for p in ("dir:0.1", "dir:1")]
+    said = "fedbn: network cnn_bn (most others: network cnn) (all scenarios)."
+    assert below_tables(layout(*runs)) == [said]
+
+
+def test_a_setting_that_a_variant_names_is_not_said_again():
+    widths = (64, 128, 128)
+    runs = [
+        run(width=w, variant=f"width={w}", words="digits", seed=s) for s, w in enumerate(widths)
+    ]
+    assert below_tables(layout(*runs)) == []
+
+
 def test_a_note_of_a_run_that_no_table_shows_is_not_there():
     found = layout(run(), run(seed=1, status="failed", notes=[UNIFORM]))
     assert below_tables(found) == []
@@ -156,12 +171,14 @@ def test_numbers_of_an_earlier_version_are_marked_in_every_table():
     trial = experiment(*runs)
     parts, _ = tables(trial, [trial], Choice())
     for part in parts:
-        assert part.notes == ("\u00b6 Ditto: of an earlier version of the method (all scenarios).",)
+        assert part.notes == (
+            "\u00b6 Ditto: from an earlier version of the method (all scenarios).",
+        )
         assert any("\u00b6" in cell for row in part.rows for cell in row)
     accuracies = parts[0]
     cells = {row[0]: row[1] for row in accuracies.rows}
     assert cells["Ditto"].startswith("50.00\u2020\u00b6") and "\u00b6" not in cells["FedAvg"]
-    assert "\u00b6: of an earlier version of the method." in accuracies.caption
+    assert "\u00b6: from an earlier version of the method." in accuracies.caption
     assert r"50.00}$^{\dagger}$$^{\P}$" in accuracies.latex
     lines = csv.DictReader(io.StringIO(accuracies.csv))
     assert {(line["method"], line["outdated"]) for line in lines} == {
@@ -180,6 +197,6 @@ def test_runs_of_another_version_than_the_cells_are_left_out_and_that_is_said():
     """The reader of states gives them as missing, so that they are in no mean."""
     old = run(accuracies=[0.1, 0.1], seed=1, status="missing", outdated=True)
     found = layout(run(), old, run(partition="dir:1"))
-    assert below_tables(found) == [f"FedAvg: left out, of another version: 1 run ({WHERE})."]
+    assert below_tables(found) == [f"FedAvg: left out, from another version: 1 run ({WHERE})."]
     part = accuracy.table(found, Choice())
     assert part.rows[0][1].startswith("75.00*\u00a7")

@@ -62,7 +62,7 @@ def test_path_is_a_plugin(tmp_path):
 def test_plugin_cannot_take_the_name_of_a_method_of_ours(tmp_path):
     path = tmp_path / "fedavg.py"
     path.write_text(PLUGIN)
-    with pytest.raises(UserError, match="has the name of a method of pflbench"):
+    with pytest.raises(UserError, match="has the name of a method that ships with pflbench"):
         registry.load(str(path))
     ours = Path(sys.modules[registry.load("fedavg").__module__].__file__)
     assert registry.load(str(ours)).title == "FedAvg"

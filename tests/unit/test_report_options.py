@@ -1,6 +1,8 @@
 """What an experiment says of its report is checked, kept in its plan, and overridden by options."""
 
 import dataclasses
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,7 @@ from pflbench.records.published import Number, Numbers
 from pflbench.records.report_options import FigureOptions, ReportOptions, Titles
 from pflbench.sweep import experiment
 
+ROOT = Path(__file__).resolve().parents[2]
 TOML = """
 algorithms = ["fedavg", "ditto"]
 rounds = 1
@@ -43,6 +46,15 @@ def made(tmp_path):
     (tmp_path / "numbers" / "theirs.csv").write_text(CSV)
     (tmp_path / "mine.toml").write_text(TOML)
     return experiment.make("mine", experiment.read(str(tmp_path / "mine.toml")))
+
+
+def test_the_page_on_reports_shows_every_key_and_all_are_read(tmp_path):
+    page = (ROOT / "docs/report.md").read_text(encoding="utf-8")
+    table = tomllib.loads(page.partition("```toml\n")[2].partition("```")[0])
+    (tmp_path / "numbers.csv").write_text(CSV)
+    shown = {**table["report"], **table, "published": str(tmp_path / "numbers.csv")}
+    assert shown.keys() - {"report"} == {f.name for f in dataclasses.fields(ReportOptions)}
+    report_options.of_experiment("mine", {**table, "published": shown["published"]})
 
 
 def test_a_plan_keeps_all_that_the_file_says(made, tmp_path):
@@ -88,7 +100,7 @@ def test_what_is_given_wins_and_titles_are_added(made):
 def test_a_method_that_nobody_knows_is_warned_of_before_the_sweep(key):
     tables = {"methods": {"report": {"methods": ["apfll"]}}, "proposed": {"proposed": "apfll"}}
     tables["figures"] = {"report": {"figures": {"methods": ["apfll"]}}}
-    with pytest.warns(UserWarning, match="asks for 'apfll', which is none of its methods: fedavg"):
+    with pytest.warns(UserWarning, match="names 'apfll', which is not one of its methods: fedavg"):
         experiment.make("mine", {"algorithms": ["fedavg"], **tables[key]})
 
 

@@ -101,7 +101,7 @@ def test_every_option_of_the_partition_comes_from_the_run(monkeypatch):
     }
     given: list[partition.Options] = []
 
-    def spy(spec: str, y: Any, classes: int, options: partition.Options, owner: Any) -> None:
+    def spy(spec: str, y: Any, classes: int, options: partition.Options, owners: Any) -> None:
         given.append(options)
 
     monkeypatch.setattr(partition, "make", spy)
@@ -295,7 +295,7 @@ def test_a_run_that_another_process_does_is_refused(tmp_path):
     book.open()
     lease = book.claim(setup.run.id)
     assert lease is not None
-    with pytest.raises(UserError, match=rf"{setup.run.id} is being written by .*; wait for it"):
+    with pytest.raises(UserError, match=rf"{setup.run.id} is in use by .*; wait for it"):
         runner.execute(setup, tmp_path)
     assert not (tmp_path / setup.run.id).exists()
     runner.execute(setup, tmp_path, lease=lease)

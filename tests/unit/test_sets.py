@@ -54,7 +54,7 @@ ADDRESS = re.compile(
 )
 
 
-CODE = re.compile(r"https://github\.com/[\w-]+/[\w-]+( \(.+\))?|none by the authors")
+CODE = re.compile(r"https://github\.com/[\w-]+/[\w-]+( \(.+\))?|none of the authors found")
 
 
 @pytest.mark.parametrize("name", registry.names())

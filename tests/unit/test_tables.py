@@ -103,7 +103,7 @@ def test_no_state_is_hidden_in_the_table():
     for said in (
         "\u2013d: diverged.",
         "\u2013m: missing.",
-        "\u00a7: of fewer seeds (1) than others (2).",
+        "\u00a7: over fewer seeds (1) than others (2).",
     ):
         assert said in part.caption
     assert "means over 1 to 2 of 2 seeds" in part.caption

@@ -157,15 +157,18 @@ def test_names_replace_the_rule_or_add_to_it_and_a_single_choice_is_none():
             {"asked": ["batchsize"]},
             "unknown hyperparameter in --tune 'batchsize'; did you mean 'batch_size'?",
         ),
-        ({"asked": ["mu"]}, "--tune mu leaves nothing to tune of FedAvg; it has lr, batch_size"),
+        ({"asked": ["mu"]}, "--tune mu names nothing to tune for FedAvg, which has lr, batch_size"),
         (
             {"grid": {"batchsize": ["8"]}},
             "unknown hyperparameter in --grid 'batchsize'; did you mean 'batch_size'?",
         ),
-        ({"grid": {"mu": ["1"]}}, "--grid has nothing to tune of FedAvg; it has lr, batch_size"),
+        (
+            {"grid": {"mu": ["1"]}},
+            "--grid names nothing to tune for FedAvg, which has lr, batch_size",
+        ),
         (
             {"grid": {"fedprox.mu": ["1"]}},
-            "--grid has nothing to tune of FedAvg; it has lr, batch_size",
+            "--grid names nothing to tune for FedAvg, which has lr, batch_size",
         ),
         (
             {"grid": {"lr": ["1"], "fedprx.mu": ["1"]}},
@@ -173,7 +176,7 @@ def test_names_replace_the_rule_or_add_to_it_and_a_single_choice_is_none():
         ),
         (
             {"grid": {"lr": ["1"], "fedavg.mu": ["1"]}},
-            "unknown hyperparameter of fedavg 'mu'; known: batch_size,",
+            "unknown hyperparameter of fedavg 'mu'; known: augment, batch_size,",
         ),
         ({"grid": {"lr": ["0.1", "fast"]}}, "hyperparameter lr = 'fast': must be a number"),
         ({"grid": {"lr": ["-1"]}}, "hyperparameter lr = -1.0: must be at least 0"),
@@ -230,6 +233,20 @@ def test_a_grid_may_have_values_of_one_method(tmp_path: Path):
     fedavg, fedprox = searched(tmp_path, 20, grid=grid)
     assert values([fedavg]) == [[{"lr": 0.01}, {"lr": 0.1}]]
     assert values([fedprox]) == [[{"lr": 0.01, "mu": 0.01}, {"lr": 0.2, "mu": 0.5}]]
+
+
+@pytest.mark.parametrize(
+    "how", [{"grid": {"weight_decay": ["0.001", "0.01"]}}, {"asked": ["weight_decay"]}], ids=str
+)
+def test_an_option_of_training_is_tuned_where_it_is_named(tmp_path: Path, how: dict[str, Any]):
+    fedavg, _ = searched(tmp_path, 3, **how)
+    first, *others = fedavg.trials
+    assert first.values == {"weight_decay": 0.0}
+    assert [run.id for run in first.runs] == [run.id for run in fedavg.first]  # off: not stored
+    assert len(others) == 2
+    for trial in others:
+        assert 0 < trial.values["weight_decay"] <= 0.1
+        assert all(run.config["hparams"].items() >= trial.values.items() for run in trial.runs)
 
 
 def test_one_variant_of_several_can_be_tuned(tmp_path: Path):

@@ -58,13 +58,11 @@ def caption(ranking: "Ranking") -> str:
         tested = f"Nemenyi, {ranking.alpha:g}, CD {ranking.difference:.2f}"
         text += f" A bar joins methods that do not differ ({tested})."
     if ranking.kind == "runs":
-        text += " Runs of one scenario are not independent: p is too small."
+        text += " Runs of one scenario are not independent, so p is too small."
     if ranking.left_out:
         text += f" Left out, for missing runs: {', '.join(ranking.left_out)}."
     if ranking.dropped:
-        text += (
-            f" Scenarios and seeds left out, as not all methods have them: {len(ranking.dropped)}."
-        )
+        text += f" Scenarios and seeds left out, since not all methods have them: {len(ranking.dropped)}."
     return text
 
 
@@ -89,7 +87,7 @@ def diagram(ranking: "Ranking", width: float = 7.0, proposed: str = "") -> Any:
     left, right = _margins(ranking, proposed)
     if width < left + right + AXIS:
         raise UserError(
-            f"a diagram of {width:g} inches is too narrow for its labels;"
+            f"a diagram {width:g} inches wide is too narrow for its labels;"
             f" {left + right + AXIS:.1f} are enough"
         )
     number = len(ranking.ranks)

@@ -122,7 +122,7 @@ def picture(train: Ints, title: str, path: Path, names: Sequence[str] = ()) -> N
     """The circles of one partition in a file of their own, with a legend."""
     form = path.suffix[1:]
     if form not in FORMS:
-        raise UserError(f"cannot draw {path}: the name of a picture ends in .png, .pdf or .svg")
+        raise UserError(f"cannot draw {path}: its name must end in .png, .pdf or .svg")
     content = style.rendered(_picture(train, title, names), form)  # type: ignore[arg-type]
     try:
         path.write_bytes(content)

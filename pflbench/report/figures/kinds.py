@@ -49,7 +49,7 @@ def _lacking(experiment: Experiment) -> list[str]:
     called = [selection.method_names(run) for run in experiment.runs]
     asked = experiment.plan.report.figures.methods
     missing = [n for n in asked if not any(selection.is_called(n, names) for names in called)]
-    return [f"Not in the figures, as no run has it: method {name!r}." for name in missing]
+    return [f"Not in the figures, since no run has it: method {name!r}." for name in missing]
 
 
 def _all(seen: Overview) -> Iterator[FigurePart | str]:

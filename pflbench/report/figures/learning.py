@@ -191,8 +191,8 @@ def _standing_out(seen: Overview) -> str:
 def _caption(seen: Overview, scenario: Heading, lines: Sequence[Line], side: int) -> str:
     smooth = f"a moving average of {2 * side} rounds ({side} to either side, fewer near the ends)"
     text = (
-        "Accuracy (mean over clients) and training loss (the one that the method minimises, so of"
-        " different terms in different methods) over rounds on"
+        "Accuracy (mean over clients) and training loss (the loss that the method minimises, so its"
+        " terms differ between methods) over rounds on"
         f" {scenario.line}, with {smooth if side else 'no smoothing'}. In the legend:"
         f" {seen.measure}."
     )
@@ -204,5 +204,5 @@ def _caption(seen: Overview, scenario: Heading, lines: Sequence[Line], side: int
         text += " A cross ends the line of a run that is not finished."
     silent = [group.label for group, curves in lines if "loss" not in curves]
     if silent:
-        text += f" No loss is recorded of {', '.join(silent)}."
+        text += f" No loss is recorded for {', '.join(silent)}."
     return text

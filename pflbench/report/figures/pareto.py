@@ -36,7 +36,7 @@ def draw(seen: Overview) -> Iterator[FigurePart | str]:
         )
         untimed = [group.label for group in known if np.isnan(cost(group, seconds))]
         if untimed:
-            text += f" No seconds are known of {', '.join(untimed)}."
+            text += f" Seconds are not known for {', '.join(untimed)}."
         name, title = seen.name("efficiency", scenario), f"Accuracy against cost, {scenario.line}"
         make = partial(_figure, known)
         text = seen.caption(text, groups)

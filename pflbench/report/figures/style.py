@@ -20,6 +20,11 @@ PROPOSED, STAR = "#D55E00", "*"  # colour and marker that only the proposed meth
 CLASSES = (*PALETTE, PROPOSED, "#F0E442", "#999999")  # of ten labels
 SCARCE = "#D00000"  # clients with little data
 DASHES: tuple[Any, ...] = ("-", (0, (4.5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)))
+FURTHER_DASHES: tuple[Any, ...] = (  # where all colours have all of these: from 29 methods on
+    (0, (9, 2)),
+    (0, (1.2, 3)),
+    (0, (6, 1.5, 1.2, 1.5, 1.2, 1.5)),
+)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 RANGE = ("pi", 100)  # seaborn's error bar from the lowest to the highest seed
 
@@ -67,7 +72,8 @@ class Look:
 
 
 def looks(methods: Sequence[str], proposed: str = "") -> dict[str, Look]:
-    """By order: seven methods have colours of their own, the next seven other dashes and markers.
+    """By order: seven methods have colours of their own, the next seven other dashes and markers; 49
+    have lines and markers of their own.
 
     The proposed method has a colour and a marker that no other one has.
     """
@@ -78,7 +84,8 @@ def looks(methods: Sequence[str], proposed: str = "") -> dict[str, Look]:
 
 def _look(place: int, palette: Sequence[str] = PALETTE) -> Look:
     turn, colour = divmod(place, len(palette))
-    dash = DASHES[(colour + turn) % len(DASHES)]
+    dashes = DASHES if turn < len(DASHES) else FURTHER_DASHES
+    dash = dashes[(colour + turn) % len(dashes)]
     return Look(palette[colour], dash, MARKERS[(colour + turn) % len(MARKERS)])
 
 

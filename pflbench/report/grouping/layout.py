@@ -254,7 +254,7 @@ def _variants(members: Sequence[Numbers]) -> list[str]:
         planned = run.planned
         hparams = planned.config.get("hparams", {})
         own = names[planned.variant, planned.config["algorithm"]]
-        parts = [planned.variant, *(f"{name}={hparams.get(name)}" for name in own)]
+        parts = [planned.variant, *(f"{name}={hparams[name]}" for name in own if name in hparams)]
         called.append(" ".join(filter(None, parts)))
     return called
 

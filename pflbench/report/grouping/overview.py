@@ -175,7 +175,7 @@ def _state(run: Numbers) -> str:
 
 def _outdated(groups: Sequence[Group]) -> str:
     labels = dict.fromkeys(group.label for group in groups if layout.outdated(group.runs))
-    return f"Of an earlier version of the method: {', '.join(labels)}." if labels else ""
+    return f"From an earlier version of the method: {', '.join(labels)}." if labels else ""
 
 
 def _not_counted(groups: Sequence[Group]) -> str:

@@ -4,7 +4,9 @@ import multiprocessing
 import os
 import signal
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
@@ -17,6 +19,19 @@ Result = TypeVar("Result")
 PARTS = 8  # per core: so many that the last is short, so few that forking costs nothing
 
 
+_alone: ContextVar[bool] = ContextVar("_alone", default=False)
+
+
+@contextmanager
+def in_this_process() -> Iterator[None]:
+    """Inside, nothing is forked."""
+    token = _alone.set(True)
+    try:
+        yield
+    finally:
+        _alone.reset(token)
+
+
 def each(function: Callable[[Item], Result], items: Sequence[Item], few: int) -> list[Result]:
     """function(item) for every item, in their order; of more than a `few` in processes, one for
     every part of them.
@@ -26,7 +41,8 @@ def each(function: Callable[[Item], Result], items: Sequence[Item], few: int) ->
     here.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-    if len(items) <= few or cores == 1 or multiprocessing.current_process().daemon:
+    unwanted = _alone.get() or multiprocessing.current_process().daemon
+    if len(items) <= few or cores == 1 or unwanted:
         return [function(item) for item in items]
     context = multiprocessing.get_context("fork")
     parts = min(len(items), PARTS * cores)

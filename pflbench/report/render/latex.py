@@ -125,7 +125,7 @@ def fragment(
     r"""A float to \input. The caption is plain text; the legend of the marks follows it."""
     if not re.fullmatch(LABEL, label):
         raise UserError(
-            f"the label {label!r} of a table is not one: letters, digits and : . _ - are allowed"
+            f"{label!r} cannot be the label of a table: use letters, digits and : . _ -"
         )
     said = " ".join(filter(None, [escape(caption), legend(marked, style, style.latex)]))
     if style.columns == len(MEASURES):

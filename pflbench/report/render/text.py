@@ -97,12 +97,12 @@ def _exceptions(table: Table, style: Style, notation: Notation) -> list[str]:
             parts.append(f"{_absent(state, notation)}: {state}.")
     lacking = any(cell.state in COUNTED and cell.value("std") is None for cell in cells)
     if lacking and style.columns == len(MEASURES):
-        parts.append(f"{notation.dash}: no such number.")
+        parts.append(f"{notation.dash}: not available.")
     if few := [table.cell(*place).seeds for place in places if table.fewer(*place)]:
         number = span(few)
-        parts.append(f"{notation.fewer}: of fewer seeds ({number}) than others ({table.seeds}).")
+        parts.append(f"{notation.fewer}: over fewer seeds ({number}) than others ({table.seeds}).")
     if any(cell.outdated for cell in cells):
-        parts.append(f"{notation.outdated}: of an earlier version of the method.")
+        parts.append(f"{notation.outdated}: from an earlier version of the method.")
     return parts
 
 

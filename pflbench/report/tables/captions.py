@@ -36,7 +36,7 @@ def scale(layout: Layout) -> str:
     name = layout.plan.scale
     if name == "paper" and not layout.style.full_captions:
         return ""
-    as_it_is = " (the experiment as it stands)" if name == "paper" else ""
+    as_it_is = " (the full experiment)" if name == "paper" else ""
     return f"Scale: {name}{as_it_is}." if name else ""
 
 

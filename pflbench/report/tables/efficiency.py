@@ -19,16 +19,16 @@ BASELINE = "FedAvg"
 WINDOW = 10  # evaluated rounds of the moving average
 SECONDS = {
     "wall": "s per round",
-    "client": "s of clients",
-    "server": "s of server",
-    "evaluation": "s of evaluation",
+    "client": "Clients (s)",
+    "server": "Server (s)",
+    "evaluation": "Evaluation (s)",
 }
-RATIO = f"Time / {BASELINE}'s"
+RATIO = f"Time / {BASELINE}"
 ROUNDS = "Rounds to convergence"
 STUCK, ONE_SHOT = "did not improve", "one-shot"  # in place of rounds
 CONVERGENCE = (
     ROUNDS + ": the first round from which the moving average of {} evaluated rounds, from round 1"
-    " on, stays within {:g} of its final level (accuracy as a fraction); " + STUCK + ": it is never"
+    " on, stays within {:g} of its final level (accuracy as a fraction); " + STUCK + ": it never is"
     " above the first evaluation by more than that. "
 )
 TIMING = (
@@ -241,4 +241,4 @@ def _machines(layout: Layout) -> list[str]:
     if len(machines) < 2:
         return []
     kinds = f"{len(machines)} kinds of machine, device or number of workers"
-    return [f"Seconds are of {kinds}: compare them with care."]
+    return [f"Seconds come from {kinds}; compare them with care."]

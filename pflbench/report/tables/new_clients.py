@@ -1,4 +1,4 @@
-"""Seen against new clients: what a method is worth to a client that never took part."""
+"""Seen and new clients: what a method is worth to a client that never took part."""
 
 import numpy as np
 
@@ -12,9 +12,8 @@ from pflbench.report.tables.captions import how
 from pflbench.report.tables.notes import below_tables, title_of
 
 CAPTION = (
-    "Accuracy (%) of seen clients, and of new ones, which never took part: as they come (pre), and"
-    " after passes over their own training data, of which nothing is sent or kept. Means over"
-    " clients and seeds."
+    "Accuracy (%) of seen clients, and of new ones, which never took part: without training (pre),"
+    " and after local epochs, of which nothing is sent or kept. Means over clients and seeds."
 )
 
 
@@ -44,7 +43,7 @@ def tables(layout: Layout, choice: Choice) -> tuple[list[TablePart], list[str]]:
     label = label_of(layout.plan.name, name)
     caption = f"{CAPTION} {how(layout, choice)}"
     below = below_tables(layout)
-    return [grid(name, "Seen against new clients", caption, heads, rows, label, below)], []
+    return [grid(name, "Seen and new clients", caption, heads, rows, label, below)], []
 
 
 def _passes(layout: Layout) -> list[int]:

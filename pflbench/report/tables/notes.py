@@ -28,8 +28,8 @@ def section_notes(layout: Layout, choice: Choice) -> list[str]:
 
 
 def below_tables(layout: Layout) -> list[str]:
-    """What records say is off in the rounds that tables report, and which numbers are of an earlier
-    version.
+    """What records say is off in the rounds that tables report, which methods had other settings,
+    and which numbers are of an earlier version.
     """
     found = [
         (column, row, note)
@@ -37,7 +37,21 @@ def below_tables(layout: Layout) -> list[str]:
         for run in counted(runs)
         for note in run.notes
     ]
-    return [*once_per_method(layout, found), *_versions(layout)]
+    return [*once_per_method(layout, [*found, *_other_settings(layout)]), *_versions(layout)]
+
+
+def _other_settings(layout: Layout) -> Iterable[tuple[Heading, Row, str]]:
+    """Methods with other settings than most of their column, as another network; but for those that
+    their variant names.
+    """
+    for column in layout.columns:
+        here = [(row, runs[0].planned) for at, row, runs in layout.places() if at == column]
+        for name in differing([planned.config for _, planned in here]):
+            said = [phrase(planned.config, [name]) for _, planned in here]
+            usual, _ = Counter(said).most_common(1)[0]
+            for (row, planned), text in zip(here, said, strict=True):
+                if text != usual and f"{name}=" not in planned.variant:
+                    yield column, row, f"{text} (most others: {usual})"
 
 
 def once_per_method(layout: Layout, found: Iterable[tuple[Heading, Row, str]]) -> list[str]:
@@ -76,14 +90,14 @@ def _versions(layout: Layout) -> list[str]:
         lines = [column.line for column, runs in cells if outdated(runs)]
         if lines:
             where = _where(layout, row, lines)
-            said.append(f"{OUTDATED} {row.title}: of an earlier version of the method{where}.")
+            said.append(f"{OUTDATED} {row.title}: from an earlier version of the method{where}.")
         left_out = [sum(run.outdated and run.status == "missing" for run in r) for _, r in cells]
         if sum(left_out):
             where = _where(
                 layout, row, [c.line for (c, _), n in zip(cells, left_out, strict=True) if n]
             )
             runs = plural(sum(left_out), "run")
-            said.append(f"{row.title}: left out, of another version: {runs}{where}.")
+            said.append(f"{row.title}: left out, from another version: {runs}{where}.")
     return said
 
 
@@ -100,14 +114,14 @@ def _states(layout: Layout) -> list[str]:
     said = []
     if set(states) != {"finished"}:
         numbers = ", ".join(f"{states[name]} {name}" for name in STATES if states[name])
-        said.append(f"Of {len(runs)} planned runs: {numbers}. Means are of the finished ones.")
+        said.append(f"Of {len(runs)} planned runs: {numbers}. Means are over finished runs.")
     ended = [run for run in runs if run.status in ("failed", "diverged", DAMAGED)]
     for run in ended[:REASONS]:
-        said.append(f"{run.status}: {run.planned.name}: {run.reason or 'no reason is known'}")
+        said.append(f"{run.status}: {run.planned.name}: {run.reason or 'the reason is not known'}")
     if len(ended) > REASONS:
         said.append(f"... and {len(ended) - REASONS} more that failed, diverged or are damaged.")
     for run in layout.twice:
-        said.append(f"Left out, as it is the same run as another: {run.folder.name}.")
+        said.append(f"Left out as a duplicate of another run: {run.folder.name}.")
     return said
 
 

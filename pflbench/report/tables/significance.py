@@ -109,7 +109,7 @@ def _ranks(layout: Layout, choice: Choice, frame: pd.DataFrame) -> Made:
     for method, rank in found.ranks.items():
         differs = "no" if method in with_best else "yes"
         rows.append([titles[method], rank, rank - found.ranks[best], differs])
-    heads = [Head("Method"), Head("Mean rank", ".2f"), Head("Behind the best", ".2f")]
+    heads = [Head("Method"), Head("Mean rank", ".2f"), Head("Gap to the best", ".2f")]
     heads.append(Head("Differs from the best"))
     name = "ranks"
     caption = f"{_caption_of_ranks(found)} {how(layout, choice)}"
@@ -129,5 +129,5 @@ def _caption_of_ranks(found: Ranking) -> str:
         said.append(f"Left out, for missing runs: {', '.join(found.left_out)}.")
     if found.dropped:
         number = len(found.dropped)
-        said.append(f"Scenarios and seeds left out, as not all methods have them: {number}.")
+        said.append(f"Scenarios and seeds left out, since not all methods have them: {number}.")
     return " ".join(said)

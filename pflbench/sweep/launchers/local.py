@@ -31,8 +31,7 @@ class Worker:
         self.task: Task | None = None
         self.pipe, theirs = context.Pipe()
         self.process: BaseProcess = context.Process(target=_work, args=(theirs,), daemon=True)
-        with fork_server.deaf_to_ctrl_c():
-            self.process.start()
+        fork_server.start(self.process)
         theirs.close()
 
     def died(self) -> str:

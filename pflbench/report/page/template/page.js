@@ -177,7 +177,7 @@ function failure(run) {
   const what = { failed: "It failed", diverged: "It diverged", damaged: "Its records are damaged" }[run.state];
   if (!what) return [];
   const text = run.details ? [el("pre", { tabindex: "0" }, run.details)] : [];
-  return [el("article", { class: "block failure" }, el("h3", {}, what), el("p", {}, run.reason || "No reason is known."), ...text)];
+  return [el("article", { class: "block failure" }, el("h3", {}, what), el("p", {}, run.reason || "The reason is not known."), ...text)];
 }
 
 function remarks(run) {
@@ -242,7 +242,7 @@ function show(id) {
       ...(logs.length ? [el("h3", { class: "logged" }, "Logged by the method, mean over clients"), el("div", { class: "pair" }, ...logs.map((plot) => plot.box))] : []),
       el("div", { class: "pair" }, ...facts("Hyperparameters", run.hparams), ...facts("Configuration", { ...run.config, scale: run.scale }),
         ...facts("Sent per client and round", measured(run.megabytes, "MB")), ...facts("Time per round", measured(run.seconds, "s")),
-        ...facts("Made with", { ...DATA.environments[run.environment], version: run.version }))));
+        ...facts("Environment", { ...DATA.environments[run.environment], version: run.version }))));
   if (!dialog.open) dialog.showModal();
   dialog.scrollTop = 0;
   redraw = () => [...plots, ...logs].forEach((plot) => plot.draw());
