@@ -4,7 +4,7 @@ from typing import Any
 
 from pflbench import config
 from pflbench.data import class_counts
-from pflbench.methods import describe, given
+from pflbench.methods import costs, describe, given
 from pflbench.methods.hyperparameters import defaults
 from pflbench.records import provenance
 from pflbench.simulation.client_worker import Setup
@@ -25,7 +25,7 @@ def described(setup: Setup, workers: int, scale: str | None = None) -> dict[str,
 
 def _method(setup: Setup) -> dict[str, Any]:
     method = setup.algorithm()
-    down, up = method.costs()
+    down, up = costs.stated(method)
     source = given.source_of(type(method)) if isinstance(setup.plugin, given.Given) else ""
     return {
         "title": method.title,
