@@ -1,5 +1,6 @@
 """What a tracker is told of a run: all of it comes from the run's records."""
 
+import contextlib
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -7,10 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from pflbench.errors import UserError
-from pflbench.records import run_folder
+from pflbench.records import run_folder, schema
 
 Value = str | int | float | bool
 
@@ -37,22 +36,20 @@ class Point:
 def described(folder: Path) -> TrackedRun:
     """The run of a folder."""
     about = run_folder.read_json(folder / "run.json")
-    try:
-        config = dict(about["config"])
-        hparams = {f"hparams.{name}": value for name, value in config.pop("hparams").items()}
-        method, versions, machine = about["method"], about["versions"], about["machine"]
-        tags = {
-            "method": method["title"],
-            "family": method["family"],
-            "evaluation_point": method["evaluation_point"],
-            "data_digest": about["data"]["digest"],
-            "partition_digest": about["partition"]["digest"],
-            "device": machine["device"],
-            **{f"versions.{name}": version for name, version in versions.items()},
-        }
-        parameters = {name: _plain(value) for name, value in (config | hparams).items()}
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UserError(f"{folder}/run.json does not describe a run ({error})") from error
+    if not about:
+        raise UserError(f"{folder} holds no run (there is no run.json in it)")
+    config = dict(about["config"])
+    hparams = {f"hparams.{name}": value for name, value in config.pop("hparams", {}).items()}
+    tags = {
+        "method": about["method"]["title"],
+        "family": about["method"]["family"],
+        "evaluation_point": about["method"]["evaluation_point"],
+        "data_digest": about["data"]["digest"],
+        "partition_digest": about["partition"]["digest"],
+        "device": about["machine"]["device"],
+        **{f"versions.{name}": version for name, version in about["versions"].items()},
+    }
+    parameters = {name: _plain(value) for name, value in (config | hparams).items()}
     known = {name: value for name, value in parameters.items() if value is not None}
     named = {name: str(value) for name, value in tags.items()}
     return TrackedRun(folder.name, folder.parent.name, known, named)
@@ -124,10 +121,8 @@ class Reader:
                 if not line.endswith(b"\n"):
                     return
                 self._read[file] += len(line)
-                try:
-                    yield orjson.loads(line)
-                except ValueError:  # the middle of a line, where a file was cut and has grown again
-                    continue
+                with contextlib.suppress(ValueError, UserError):
+                    yield schema.line(line, file)  # else a file was cut, and has grown again
 
 
 def _plain(value: Any) -> Value | None:
