@@ -14,9 +14,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from pflbench import plugin_file
+from pflbench import plugin_file, shapes
 from pflbench.errors import UserError, unknown
 
+FILES = ("npz:", "file:")  # beginnings of specs that name a file
 WIDEST = 65536  # entries of a representation
 AT_LEAST_1 = (
     *("clients", "rounds", "eval_every", "evaluate_clients", "width", "min_samples"),
@@ -102,6 +103,12 @@ class Run:
         return (1,) if self.new_client_epochs == 1 else (1, self.new_client_epochs)
 
     @property
+    def names_files(self) -> bool:
+        """Whether files that the user has are a part of what it is."""
+        files = self.body_weights is not None or self.model.endswith(".py")
+        return files or any(spec.startswith(FILES) for spec in (self.dataset, self.partition))
+
+    @property
     def id(self) -> str:
         """The name of the run's folder: what it is in words, a hash of its configuration, the
         method's version.
@@ -129,6 +136,32 @@ SETTINGS = tuple(
     f.name for f in dataclasses.fields(Run) if f.name not in ("algorithm", "hparams", "version")
 )
 """What a user sets of a run, next to its method and hyperparameters."""
+
+_SCALAR = shapes.Leaf("a value", lambda value: isinstance(value, str | int | float | None))
+_SHAPES: dict[Any, shapes.Shape] = {
+    str: shapes.TEXT,
+    bool: shapes.TRUTH,
+    int: shapes.Leaf("a whole number", lambda value: type(value) is int),
+    float: shapes.NUMBER,
+    type(None): shapes.NOTHING,
+    tuple[int, int]: shapes.Leaf(
+        "two whole numbers",
+        lambda value: isinstance(value, list | tuple) and [*map(type, value)] == [int, int],
+    ),
+    Mapping[str, Any]: shapes.Each((_SCALAR, [_SCALAR])),
+}
+
+
+def _options(hint: Any) -> tuple[Any, ...]:
+    """The types that a value may have, by its annotation."""
+    return typing.get_args(hint) if type(None) in typing.get_args(hint) else (hint,)
+
+
+STORED: shapes.Shape = {
+    name if name == "algorithm" else f"{name}?": tuple(_SHAPES[part] for part in _options(hint))
+    for name, hint in typing.get_type_hints(Run).items()
+}
+"""What a run is as it is stored: settings that are at their defaults may be missing."""
 
 
 def checked(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -179,8 +212,12 @@ def _beyond_defaults(run: Run) -> dict[str, Any]:
 
 
 def read_run(stored: Mapping[str, Any]) -> Run:
-    """The run that a stored configuration describes."""
+    """The run that a stored configuration describes; a UserError where it describes none."""
     values = dict(stored)
+    if strange := sorted(values.keys() - {f.name for f in dataclasses.fields(Run)}):
+        raise UserError(f"config.{strange[0]} is not known")
+    if wrong := shapes.wrong(values, STORED, "config"):
+        raise UserError(wrong)
     pair = values.get("samples_per_client")
     return Run(**{**values, "samples_per_client": tuple(pair) if pair else None})
 
@@ -188,7 +225,7 @@ def read_run(stored: Mapping[str, Any]) -> Run:
 def typed(kind: str, name: str, owner: type, value: Any) -> Any:
     """A value as the field's type says; text, as it comes from a command line, is parsed."""
     hint = _hints(owner)[name]
-    options = typing.get_args(hint) if type(None) in typing.get_args(hint) else (hint,)
+    options = _options(hint)
     if value is None or (value == "none" and type(None) in options):
         return None
     target = options[0]

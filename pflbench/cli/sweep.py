@@ -39,6 +39,7 @@ def sweep(
     runs_per_gpu: options.RunsPerGpu = 1,
     retry_failed: options.RetryFailed = False,
     keep_outdated: options.KeepOutdated = False,
+    strict: options.Strict = False,
     dry_run: options.DryRun = False,
     probe: options.Probe = True,
     data_root: options.DataRoot = None,
@@ -79,6 +80,7 @@ def sweep(
         checkpoint_every=checkpoint_every,
         state_memory=state_memory,
         save_models=save_models,
+        strict=strict,
         retry_failed=retry_failed,
         keep_outdated=keep_outdated,
     )

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from pflbench.errors import unknown
+from pflbench.errors import UserError, unknown
 from pflbench.methods.registry import hparams_type
 
 if TYPE_CHECKING:
@@ -60,7 +60,20 @@ def by_default(cls: type[Algorithm]) -> tuple[str, str]:
     """
     unbound = object.__new__(cls)
     unbound.hp = hparams_type(cls)()
-    return unbound.costs()
+    return stated(unbound)
+
+
+def stated(method: Algorithm) -> tuple[str, str]:
+    """What a method says that it sends, down and up, if it is two formulas."""
+    wanted = "it must return two formulas, as in: return 'theta', 'theta + 1'"
+    try:
+        found = method.costs()
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}".partition("\n")[0]
+        raise UserError(f"{method.title}: costs() failed ({said}); {wanted}") from error
+    if not isinstance(found, tuple) or [*map(type, found)] != [str, str]:
+        raise UserError(f"{method.title}: costs() returned {found!r}; {wanted}")
+    return found
 
 
 def names_of(algorithm: Algorithm, counts: Iterable[int]) -> dict[str, int]:

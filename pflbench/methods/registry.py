@@ -120,7 +120,12 @@ def checked(cls: type[Algorithm], where: str) -> type[Algorithm]:
     for name in ("title", "family"):
         if not hasattr(cls, name):
             raise UserError(f"{where}: class {cls.__name__} has no {name}")
+        if not isinstance(getattr(cls, name), str) or not getattr(cls, name):
+            raise UserError(f"{where}: {name} = {getattr(cls, name)!r}: must be a text")
+    if not isinstance(cls.one_shot, bool):
+        raise UserError(f"{where}: one_shot = {cls.one_shot!r}: must be True or False")
     if cls.evaluation_point not in EVALUATION_POINTS:
         point = f"evaluation_point = {cls.evaluation_point!r}"
         raise UserError(f"{where}: {point}: must be {' or '.join(EVALUATION_POINTS)}")
+    hparams_type(cls)
     return cls

@@ -1,10 +1,12 @@
 """The records of a run that is at work, read as they grow."""
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import orjson
+from pflbench.errors import UserError
+from pflbench.records import schema
 
 Record = dict[str, Any]
 
@@ -44,7 +46,5 @@ class Growing:
                 if not line.endswith(b"\n"):
                     return
                 self._read[file] += len(line)
-                try:
-                    yield orjson.loads(line)
-                except ValueError:  # the middle of a line, where a file was cut and has grown again
-                    continue
+                with contextlib.suppress(ValueError, UserError):
+                    yield schema.line(line, file)  # else a file was cut, and has grown again

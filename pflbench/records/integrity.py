@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from pflbench.config import read_run
+
 LINES = ("rounds.jsonl", "timing.jsonl")  # one line per round
 WHOLE = "run.json"
 
@@ -70,19 +72,43 @@ def wrong_bytes(folder: Path, status: Mapping[str, Any]) -> str:
 
 
 def wrong_numbers(lines: Iterable[Mapping[str, Any]], status: Mapping[str, Any]) -> str:
-    """What is wrong with the lines of a run that has ended: a round is missing, or an accuracy is
-    impossible.
-    """
+    """What is wrong with the lines of a run: a round is missing, or an accuracy is impossible."""
     numbers = []
     for line in lines:
-        numbers.append(line.get("round"))
+        numbers.append(line["round"])
         for values in line.get("accuracy", {}).values():
-            if any(value is not None and not 0 <= value <= 1 for value in values):
-                return f"an accuracy of round {line.get('round')} is not between 0 and 1"
+            known = [value for value in values if value is not None] if None in values else values
+            if known and not (min(known) >= 0 and max(known) <= 1):
+                return f"an accuracy of round {line['round']} is not between 0 and 1"
     last = status.get("round") if status.get("status") == "finished" else len(numbers) - 1
     if numbers != list(range(len(numbers))) or len(numbers) - 1 != last:
         return f"rounds.jsonl does not have all rounds from 0 to {last}"
     return ""
+
+
+def wrong_clients(about: Mapping[str, Any], lines: Iterable[Mapping[str, Any]]) -> str:
+    """Where the records of a run disagree about its clients or classes, in words; "" if nowhere."""
+    clients, classes = about["config"]["clients"], about["data"]["classes"]
+    for name, values in about["partition"].items():
+        if name != "digest" and len(values) != clients:
+            return f"partition.{name} in {WHOLE} is not of {clients} clients"
+        if name.endswith("_classes") and any(int(c) >= classes for row in values for c in row):
+            return f"partition.{name} in {WHOLE} has more than {classes} classes"
+    for line in lines:
+        for values in (*line.get("accuracy", {}).values(), *line.get("evaluated", {}).values()):
+            if len(values) != clients:
+                return f"round {line['round']} is not of {clients} clients"
+    return ""
+
+
+def wrong_id(about: Mapping[str, Any]) -> str:
+    """Whether a run has another configuration than its id says, in words; unknown where the
+    configuration names files, whose content counts.
+    """
+    run = read_run(about["config"])
+    if run.names_files or run.id == about["id"]:
+        return ""
+    return f"{WHOLE} has the configuration of {run.id}, and is of {about['id']}"
 
 
 def _expected(status: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from pflbench.errors import RunFailed, UserError
-from pflbench.records import run_folder
+from pflbench.records import run_folder, schema
 
 HEARTBEAT = 10.0  # seconds between two touches of a lease
 EXPIRES = 120.0  # seconds without a touch after which it is free
@@ -120,8 +120,8 @@ class Leases:
             raise run_folder.unwritable(self.folder, error) from error
 
     def status(self, run: str) -> dict[str, Any]:
-        """How a run ended: the content of its `status.json`; empty if it has not."""
-        return run_folder.read_json(self.folder / run / "status.json")
+        """How a run ended: the content of its `status.json`; empty if it has not, or nobody can tell."""
+        return run_folder.read_or_nothing(self.folder / run / "status.json")
 
     def leases(self) -> dict[str, Path]:
         """The newest lease of every run that has one."""
@@ -269,7 +269,7 @@ def _dead(owner: Mapping[str, Any] | None) -> bool:
         os.kill(owner["pid"], 0)
     except ProcessLookupError:
         return True
-    except OSError:
+    except (OSError, OverflowError):
         return False
     started = _started(owner["pid"])
     return started is not None and started != owner["started"]
@@ -297,8 +297,6 @@ def _text(path: Path) -> str:
 def _content(path: Path) -> dict[str, Any]:
     """What a lease says; empty while it is being written, where it is gone, and if it is no lease."""
     try:
-        content = run_folder.read_json(path)
-        Owner(**content["owner"])
-    except (UserError, KeyError, TypeError):
+        return run_folder.read_json(path, schema.LEASE)
+    except UserError:
         return {}
-    return content

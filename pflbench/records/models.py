@@ -138,7 +138,7 @@ def _load(path: Path) -> Any:
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
     if not path.stem.endswith(f"-{checksum(content)}"):
-        raise UserError(f"{path} was changed after the run had ended; --fresh does the run again")
+        raise UserError(f"{path} was changed after the run had ended; --fresh runs it again")
     try:
         return torch.load(io.BytesIO(content), weights_only=True)
     except Exception as error:  # whatever torch says of a file that is none of ours

@@ -12,7 +12,7 @@ from typing import Any
 
 from pflbench.config import Run, as_json, read_run
 from pflbench.errors import UserError
-from pflbench.records import report_options, run_folder
+from pflbench.records import report_options, run_folder, schema
 from pflbench.records.report_options import ReportOptions
 
 
@@ -90,12 +90,12 @@ def read(folder: Path) -> list[Plan]:
 
 
 def _read(path: Path) -> Plan:
-    content = run_folder.read_json(path)
     try:
+        content = run_folder.read_json(path, schema.PLAN)
         runs = tuple(_planned(**run) for run in content.pop("runs"))
         looks = report_options.read(content.pop("report", {}), str(path))
         return Plan(**content, runs=runs, report=looks)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, UserError) as error:  # the first two are of names
         raise UserError(
             f"{path} is not a plan of this version ({error}); remove it and sweep again"
         ) from error

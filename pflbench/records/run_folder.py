@@ -15,15 +15,14 @@ import json
 import os
 import shutil
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from pflbench.errors import UserError
-from pflbench.records import disk, integrity, json_text
+from pflbench.records import disk, integrity, json_text, schema
 from pflbench.records.integrity import RunningSum
+from pflbench.shapes import Shape
 
 KEPT_CHECKPOINTS = 2
 ATTEMPTS = "attempts.jsonl"  # the history of a run in sweeps
@@ -48,7 +47,7 @@ class RunFolder:
         """How the run ended: `{"status": "finished" | "diverged" | "failed" | "stopped", "round":
         ...}`, or empty.
         """
-        return read_json(self.folder / "status.json")
+        return read_or_nothing(self.folder / "status.json")
 
     def open(self, about: Mapping[str, Any], anew: bool = False) -> None:
         """Make the folder, or see that it belongs to this very run; `anew` describes it again."""
@@ -59,13 +58,14 @@ class RunFolder:
                 f"checkpoint {found[-1]} is of an unknown run (no run.json);"
                 " remove it or use --fresh"
             )
+        said = json.loads(json.dumps({"id": self.run_id, **about}))
+        if there and not anew and there.get("config") != said.get("config"):
+            warnings.warn(f"{self.folder}/run.json was changed; it is written again", stacklevel=2)
+            said, there = {**there, **said}, {}
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             if anew or not there:
-                write(
-                    self.folder / "run.json",
-                    json.dumps({"id": self.run_id, **about}, indent=2).encode(),
-                )
+                write(self.folder / "run.json", json.dumps(said, indent=2).encode())
         except OSError as error:
             raise unwritable(self.folder, error) from error
 
@@ -240,13 +240,32 @@ class RunFolder:
         return sorted(self.folder.glob("checkpoint-*.pt"))
 
 
-def rounds(folder: Path, file: str = "rounds.jsonl") -> list[dict[str, Any]]:
-    """The records of a run so far; a line that is only half written is left out."""
-    return [record for _, record in _lines(folder / file)]
+def rounds(folder: Path, file: str = "rounds.jsonl", trusted: bool = False) -> list[dict[str, Any]]:
+    """The records of a run so far; a line that is only half written is left out. The shape of lines
+    that are trusted is not checked.
+    """
+    path = folder / file
+    try:
+        lines = path.read_bytes().splitlines(keepends=True)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    found = []
+    for number, line in enumerate(lines, 1):
+        try:
+            found.append(schema.line(line, file, trusted))
+        except ValueError:
+            break
+        except UserError as error:
+            raise UserError(f"cannot read {path}: line {number}: {error}") from None
+    return found
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """The content of a JSON file; empty if there is none."""
+def read_json(path: Path, shape: Shape | None = None) -> dict[str, Any]:
+    """The content of a JSON file that has this shape, or the one of its name; empty if there is no
+    file.
+    """
     try:
         content = json.loads(path.read_text())
     except (FileNotFoundError, NotADirectoryError):
@@ -255,6 +274,8 @@ def read_json(path: Path) -> dict[str, Any]:
         raise UserError(f"cannot read {path}: {error}") from error
     if not isinstance(content, dict):
         raise UserError(f"cannot read {path}: it has no JSON object")
+    if wrong := schema.wrong_content(content, path.name, shape):
+        raise UserError(f"cannot read {path}: {wrong}")
     return content
 
 
@@ -300,15 +321,6 @@ def unwritable(folder: Path, error: OSError) -> Unwritable:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         advice = "make space; the same command then goes on"
     return Unwritable(f"cannot write to {folder}: {error.strerror or error}; {advice}")
-
-
-def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    if path.exists():
-        for line in path.read_bytes().splitlines(keepends=True):
-            try:
-                yield line, orjson.loads(line)  # several times as fast as json
-            except ValueError:
-                return
 
 
 def checksum(content: bytes | memoryview) -> str:

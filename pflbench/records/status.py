@@ -5,14 +5,14 @@ import functools
 import json
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from pflbench.config import read_run
 from pflbench.errors import UserError
-from pflbench.records import integrity, run_folder
+from pflbench.records import integrity, run_folder, schema
 from pflbench.records.leases import FINAL, Leases
 from pflbench.records.plan import Planned
 
@@ -109,14 +109,14 @@ class StatusReader:
         timing = _last(found.folder / "timing.jsonl")
         record = _last(found.folder / "rounds.jsonl", b'"accuracy"')
         about = run_folder.read_or_nothing(found.folder / "run.json") if record else {}
-        point = about.get("method", {}).get("evaluation_point", "")
+        point = about["method"]["evaluation_point"] if about else ""
         known = [score for score in record.get("accuracy", {}).get(point, []) if score is not None]
         return RunStatus(
             **vars(found),
-            round=int(timing.get("round", 0)),
+            round=timing.get("round", 0),
             seconds=timing.get("wall"),
             accuracy=sum(known) / len(known) if known else None,
-            evaluated=int(record.get("round", 0)),
+            evaluated=record.get("round", 0),
             point=point,
         )
 
@@ -142,10 +142,10 @@ class StatusReader:
 
     def single(self, folder: Path) -> RunState:
         """The state of a run by its folder, whatever plans there are."""
-        try:
-            run = read_run(run_folder.read_json(folder / "run.json")["config"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise UserError(f"{folder}/run.json does not describe a run ({error})") from error
+        about = run_folder.read_json(folder / "run.json")
+        if not about:
+            raise UserError(f"{folder} holds no run (there is no run.json in it)")
+        run = read_run(about["config"])
         scenario = f"{run.dataset} {run.partition}"
         return self._planned_version(Planned(folder.name, run.algorithm, scenario, "", run))
 
@@ -191,28 +191,82 @@ class StatusReader:
 
 def how_it_ended(folder: Path) -> tuple[str, str]:
     """The state of a run by its `status.json`, missing where it has none, and why."""
+    return _ended(folder)[:2]
+
+
+def _ended(folder: Path) -> tuple[str, str, dict[str, Any]]:
+    """The same, and all that `status.json` says."""
     try:
         ended = run_folder.read_json(folder / "status.json")
     except UserError as error:
-        return DAMAGED, str(error)
+        return DAMAGED, str(error), {}
     state = ended.get("status")
     if state not in ENDED:
-        known = not ended or state == "stopped"
-        return ("missing", "") if known else (DAMAGED, "status.json does not say how the run ended")
+        if not ended or state == "stopped":
+            return "missing", "", ended
+        return DAMAGED, "status.json does not say how the run ended", ended
     wrong = integrity.wrong_size(folder, ended) if state in FINAL else ""
-    return (DAMAGED, wrong) if wrong else (str(state), str(ended.get("reason", "")))
+    return (DAMAGED, wrong, ended) if wrong else (str(state), ended.get("reason", ""), ended)
 
 
-def damage(folder: Path, lines: Sequence[Mapping[str, Any]] | None = None) -> str:
-    """What is wrong with the records of a run that has ended, by all their bytes, in words; "" if
-    nothing is. `lines` are those of rounds.jsonl, if they are read already.
+def unusable(folder: Path) -> str:
+    """Why a run must be done anew, in words: its end or its description cannot be read, or its
+    records have other bytes than when it ended. "" if it can be gone on with, or has ended well.
     """
-    state, reason = how_it_ended(folder)
-    if state not in FINAL:
-        return reason if state == DAMAGED else ""
-    ended = run_folder.read_json(folder / "status.json")
-    read = run_folder.rounds(folder) if lines is None else lines
-    return integrity.wrong_bytes(folder, ended) or integrity.wrong_numbers(read, ended)
+    state, reason, ended = _ended(folder)
+    if state == DAMAGED:
+        return reason
+    try:
+        run_folder.read_json(folder / "run.json")
+    except UserError as error:
+        return str(error)
+    return integrity.wrong_bytes(folder, ended) if state in FINAL else ""
+
+
+@dataclass(frozen=True)
+class Records:
+    """What a run has written so far; `about` is its run.json."""
+
+    about: dict[str, Any]
+    rounds: list[dict[str, Any]]
+    timing: list[dict[str, Any]]
+
+
+class Damaged(UserError):
+    """The records of a run are not those that it wrote."""
+
+
+def verified(folder: Path, quick: bool = False) -> Records:
+    """The records of a run, whatever its state; Damaged, with the reason, if they are not sound, by
+    all their bytes. `quick` takes lines whose checksum is right for what a run writes.
+    """
+    state, reason, said = _ended(folder)
+    if state == DAMAGED:
+        raise Damaged(reason)
+    ended = said if state in FINAL else {}
+    if wrong := integrity.wrong_bytes(folder, ended):
+        raise Damaged(wrong)
+    try:
+        about = run_folder.read_json(folder / "run.json")
+        quick = quick and state in FINAL
+        lines, timing = (run_folder.rounds(folder, file, quick) for file in integrity.LINES)
+        wrong = integrity.wrong_numbers(lines, ended)
+        if about and not wrong and not quick:
+            wrong = integrity.wrong_id(about) or integrity.wrong_clients(about, lines)
+    except UserError as error:
+        raise Damaged(str(error)) from error
+    if wrong:
+        raise Damaged(wrong)
+    return Records(about, lines, timing)
+
+
+def damage(folder: Path) -> str:
+    """What is wrong with the records of a run, in words; "" if nothing is."""
+    try:
+        verified(folder)
+    except Damaged as error:
+        return str(error)
+    return ""
 
 
 def one_version(runs: Sequence[RunState]) -> list[RunState]:
@@ -319,9 +373,8 @@ def _last(path: Path, word: bytes = b"") -> dict[str, Any]:
             return {}
         for line in reversed(tail.splitlines(keepends=True)):
             if line.endswith(b"\n") and word in line:
-                with contextlib.suppress(ValueError):  # of a line that is not whole
-                    found: dict[str, Any] = json.loads(line)
-                    return found
+                with contextlib.suppress(ValueError, UserError):  # of a line that is not whole
+                    return schema.line(line, path.name)
         if size <= reach:
             break
     return {}

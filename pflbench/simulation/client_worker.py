@@ -37,7 +37,7 @@ from pflbench.errors import UserError
 from pflbench.logs import Work, collect_work
 from pflbench.methods import registry
 from pflbench.methods.failures import failure
-from pflbench.simulation import gpu, messages, representations
+from pflbench.simulation import contract, gpu, messages, representations
 from pflbench.simulation.gpu import RowsThere
 from pflbench.simulation.representations import Vectors
 
@@ -234,7 +234,8 @@ class ClientWorker:
         start = time.perf_counter()
         with collect_logs() as logs, collect_notes() as notes:
             with optim.collect_states() as optimizers, collect_work() as work:
-                reply, state = getattr(self.algorithm, job.stage)(client, message)
+                returned = getattr(self.algorithm, job.stage)(client, message)
+                reply, state = contract.reply_and_state(returned, f"{job.stage}()")
             reply, kept = messages.sent(reply), messages.sent(state)
             if client.optimizers or optimizers:
                 kept[OPTIMIZERS] = messages.sent({**client.optimizers, **optimizers})
@@ -280,7 +281,8 @@ class ClientWorker:
         with collect_logs() as logs, collect_notes() as notes:
             personal = self.algorithm.personal_model(client, message)
             correct = self._correct_by_series("pre", personal, client.id)
-            for name, model in self.algorithm.extra_models(client, message).items():
+            further = contract.by_series(self.algorithm.extra_models(client, message))
+            for name, model in further.items():
                 correct.update(self._correct_by_series(name, model, client.id))
             z = self._represented("pre", personal, client.id, client.round)
         return ClientResult(client.id, logs=logs, notes=notes, correct=correct, represented=z)
@@ -308,7 +310,7 @@ class ClientWorker:
         y = torch.from_numpy(np.asarray(data.y[rows])).to(self.task.device)
         correct = torch.zeros((), dtype=torch.int64, device=self.task.device)
         for batch in torch.arange(len(rows)).split(LARGE):
-            scores = self.algorithm.predict(model, self.task.pixels(x[batch]))
+            scores = contract.scores(self.algorithm.predict(model, self.task.pixels(x[batch])))
             if scores.shape != (len(batch), self.task.classes):
                 raise ValueError(
                     f"predict() returned scores of the shape {tuple(scores.shape)},"

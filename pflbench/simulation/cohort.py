@@ -9,6 +9,7 @@ from collections.abc import Container, Mapping, Sequence
 from pflbench.api import Algorithm, ClientFunction, Message, Replies, State
 from pflbench.errors import RunFailed
 from pflbench.logs import Work
+from pflbench.simulation import contract
 from pflbench.simulation.client_worker import ClientJob, ClientResult
 from pflbench.simulation.engine import Engine
 from pflbench.simulation.messages import parts
@@ -69,7 +70,10 @@ class Cohort:
         """Send each client its message, run `function` there, keep the new private states, return
         the replies of those that do not fail.
         """
-        jobs = self._jobs(function.__name__, messages)
+        stage = function.__name__
+        sender = "download()" if stage == "client_update" else f"what calls {stage}()"
+        given = contract.by_client(messages, sender)
+        jobs = self._jobs(stage, given)
         start = time.perf_counter()
         results = self._engine.run(jobs)
         self.exchange_seconds += time.perf_counter() - start
@@ -132,4 +136,7 @@ class Cohort:
         """A client's private state: of this round, else of an earlier one, else the first."""
         if id in self.new_states:
             return self.new_states[id]
-        return self._states[id] if id in self._states else self._algorithm.init_client()
+        if id in self._states:
+            return self._states[id]
+        state: State = contract.state(self._algorithm.init_client(), "init_client()")
+        return state

@@ -4,7 +4,7 @@ from typing import Any
 
 from pflbench import config
 from pflbench.data import class_counts, natural
-from pflbench.methods import describe, given
+from pflbench.methods import costs, describe, given
 from pflbench.methods.hyperparameters import defaults
 from pflbench.records import provenance
 from pflbench.simulation.client_worker import Setup
@@ -40,7 +40,7 @@ def _data(setup: Setup) -> dict[str, Any]:
 
 def _method(setup: Setup) -> dict[str, Any]:
     method = setup.algorithm()
-    down, up = method.costs()
+    down, up = costs.stated(method)
     source = given.source_of(type(method)) if isinstance(setup.plugin, given.Given) else ""
     return {
         "title": method.title,

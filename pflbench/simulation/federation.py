@@ -16,7 +16,7 @@ from pflbench.logs import Work
 from pflbench.methods.failures import failure
 from pflbench.records.run_folder import Unwritable
 from pflbench.rng import stream
-from pflbench.simulation import failures, messages
+from pflbench.simulation import contract, failures, messages
 from pflbench.simulation.client_states import ClientStates
 from pflbench.simulation.client_worker import (
     ClientJob,
@@ -62,7 +62,8 @@ class Federation:
         self.engine = engine
         self.round = 0  # rounds that are finished
         with self._on_server("init_server()"):
-            self.server: State = self.algorithm.init_server()
+            made = self.algorithm.init_server()
+            self.server: State = contract.state(made, "init_server()")
         self.states: dict[int, State] | ClientStates = {} if states is None else states
         seen = range(self.run.seen_clients)
         self.trainable = [id for id in seen if len(self.partition.train[id])]
@@ -145,7 +146,10 @@ class Federation:
 
     def state(self, id: int) -> State:
         """A client's private state."""
-        return self.states[id] if id in self.states else self.algorithm.init_client()
+        if id in self.states:
+            return self.states[id]
+        state: State = contract.state(self.algorithm.init_client(), "init_client()")
+        return state
 
     def client(self, id: int) -> Client:
         """What a client function would see of this client now."""
@@ -187,7 +191,8 @@ class Federation:
             collect_notes() as notes,
         ):
             server = self.algorithm.round(self.server, cohort)
-            messages.check(server)
+            own = type(self.algorithm).round is not Algorithm.round
+            contract.state(server, "round()" if own else "aggregate()")
         if len(cohort.failed) == len(cohort.ids):
             server = self.server  # nobody answered: everything stays as it was
         if not messages.finite(server):
@@ -261,7 +266,8 @@ class Federation:
                 self._on_server(f"the evaluation after round {self.round}"),
                 collect_notes() as of_server,
             ):
-                downloads = messages_for(self.server, cohort)
+                sent = messages_for(self.server, cohort)
+                downloads = contract.by_client(sent, _sender(method, messages_for.__name__), ids)
                 jobs = [
                     ClientJob(stage, id, self.round, downloads[id], self.state(id)) for id in ids
                 ]
@@ -346,6 +352,12 @@ class Federation:
             raise
         except BaseException as error:  # also an exit
             raise failure(type(self.algorithm), f"{moment}, on the server", error) from error
+
+
+def _sender(method: Algorithm, function: str) -> str:
+    """The function of a method that makes messages: this one, or `download`, which it stands for."""
+    own = getattr(type(method), function) is not getattr(Algorithm, function)
+    return f"{function}()" if own else "download()"
 
 
 def _mean_loss(logs: Mapping[str, Sequence[float | None]], samples: Sequence[int]) -> float | None:

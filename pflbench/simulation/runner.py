@@ -15,7 +15,7 @@ from pflbench.errors import RunFailed, UserError
 from pflbench.records import extension, models, provenance
 from pflbench.records.leases import FINAL, Lease, LeaseLost, Leases
 from pflbench.records.run_folder import STATES, RunFolder
-from pflbench.records.status import DAMAGED, how_it_ended
+from pflbench.records.status import how_it_ended, unusable
 from pflbench.simulation import engine, messages, representations
 from pflbench.simulation.client_states import ClientStates
 from pflbench.simulation.client_worker import Setup
@@ -26,6 +26,14 @@ from pflbench.simulation.threads import one_thread
 
 Watcher = Callable[[Record, Record], None]
 """Called with the record and the timing of every round, as it ends."""
+
+
+class AnotherMachine(UserError):
+    """A run must not go on here, but may where it was started, after this round."""
+
+    def __init__(self, message: str, round: int) -> None:
+        super().__init__(message)
+        self.round = round
 
 
 def prepare(
@@ -84,14 +92,13 @@ def execute(
     """
     records = RunFolder(out / setup.run.id, setup.run.id)
     about = described(setup, workers, scale)
-    state, reason = how_it_ended(records.folder)
-    if state in FINAL and not fresh:
-        records.open(about)
-        records.tidy()  # it may have been killed before it could
-        return records
-    if state == DAMAGED and not fresh:
+    if not fresh:
         records.refuse_another_run()
-        raise UserError(f"{records.folder} is damaged: {reason}; --fresh runs it again")
+        if reason := unusable(records.folder):
+            raise UserError(f"{records.folder} is damaged: {reason}; --fresh runs it again")
+        if how_it_ended(records.folder)[0] in FINAL:
+            records.tidy()  # it may have been killed before it could
+            return records
     with _claimed(out, setup.run.id, lease) as held, one_thread():
         if fresh:
             records.clear()
@@ -130,7 +137,8 @@ def _kinds(snapshot: dict[str, Any] | None, folder: Path, device: str, strict: b
     if before and before[-1] != here:
         said = f"{folder} was started on another kind of machine ({before[-1]}; this is {here})"
         if strict:
-            raise UserError(f"{said}; without --strict it is resumed, and marked as mixed")
+            advice = "without --strict it is resumed, and marked as mixed"
+            raise AnotherMachine(f"{said}; {advice}", snapshot["round"] if snapshot else 0)
         warnings.warn(f"{said}: last bits may differ, and the run is marked", stacklevel=3)
     return list(dict.fromkeys([*before, here]))
 

@@ -12,7 +12,14 @@ from pflbench.methods import versions
 from pflbench.records.leases import FINAL, HEARTBEAT, Lease, Leases
 from pflbench.records.plan import Planned
 from pflbench.records.run_folder import Unwritable
-from pflbench.records.status import OUTDATED, RunState, RunStatus, StatusReader
+from pflbench.records.status import (
+    OUTDATED,
+    RunState,
+    RunStatus,
+    StatusReader,
+    how_it_ended,
+    unusable,
+)
 from pflbench.sweep.launchers.task import Launcher, Task
 
 LOOK_AGAIN = 5.0  # seconds after which a run that another sweep holds is looked at again
@@ -33,6 +40,7 @@ class Sweep:
     checkpoint_every: int = 10
     state_memory: float = 2.0
     save_models: bool = False
+    strict: bool = False
     retry_failed: bool = False
     keep_outdated: bool = False
     watch: Callable[["Sweep", str | None], None] = lambda sweep, ended: None
@@ -98,6 +106,8 @@ class Sweep:
             return self.keep_outdated
         if found.state not in FINAL and (found.state != "failed" or self.retry_failed):
             return False
+        if unusable(found.folder):
+            return False
         self.ended[run] = found.state
         lease = self.reader.held.get(run)
         if lease is not None and self.leases.expired(lease):
@@ -112,15 +122,16 @@ class Sweep:
             if self.elsewhere.get(run, 0.0) > time.monotonic():
                 continue
             lease = self.leases.claim(run)
-            before = self.leases.status(run).get("status")
             if lease is None:
                 self.elsewhere[run] = time.monotonic() + LOOK_AGAIN
                 continue
             self.waiting.remove(run)
             self.elsewhere.pop(run, None)
-            if before in FINAL or (before == "failed" and not self.retry_failed):
+            before = how_it_ended(self.folder / run)[0]
+            ended = before in FINAL or (before == "failed" and not self.retry_failed)
+            if ended and not unusable(self.folder / run):
                 lease.release()  # it ended between our looking and our claiming
-                self.ended[run] = str(before)
+                self.ended[run] = before
                 self.watch(self, run)
                 continue
             self.held[run] = lease
@@ -136,6 +147,7 @@ class Sweep:
                 self.checkpoint_every,
                 self.state_memory,
                 save_models=self.save_models,
+                strict=self.strict,
             )
         return None
 

@@ -21,10 +21,9 @@ from pflbench.data.npz import plain_arrays
 from pflbench.errors import RunFailed, UserError, unknown
 from pflbench.methods import registry
 from pflbench.methods.hyperparameters import complete, stored
-from pflbench.records import run_folder
-from pflbench.records.leases import FINAL, Leases
+from pflbench.records.leases import FINAL
 from pflbench.records.plan import Planned
-from pflbench.records.status import stem_of
+from pflbench.records.status import Damaged, how_it_ended, stem_of, verified
 from pflbench.rng import seed_of
 from pflbench.sweep import experiment, plugins, search_space
 from pflbench.sweep.experiment import Table
@@ -86,10 +85,9 @@ class Study:
         """Go on as far as the stored runs allow, and return the runs that must end before the
         search can go on: none where all trials have ended.
         """
-        leases = Leases(folder)
         while True:
             newest = [run for trial in self.trials[len(self.scores) :] for run in trial.runs]
-            ended = {run.id: str(leases.status(run.id).get("status")) for run in newest}
+            ended = {run.id: how_it_ended(folder / run.id)[0] for run in newest}
             self.unfinished = [run for run in newest if ended[run.id] not in FINAL]
             if self.unfinished:
                 return self.unfinished
@@ -177,8 +175,14 @@ def accuracy(folder: Path, run: Planned) -> float:
     point.
     """
     series = f"{registry.load(run.plugin).evaluation_point}_validation"
-    last = run_folder.rounds(folder / run.id)[-1]
-    known = [value for value in last["accuracy"].get(series, []) if value is not None]
+    try:
+        last = verified(folder / run.id).rounds[-1]
+    except Damaged as error:
+        where = folder / run.id
+        raise UserError(
+            f"{where} is damaged: {error}; remove it, and the run is done again"
+        ) from error
+    known = [value for value in last.get("accuracy", {}).get(series, []) if value is not None]
     if not known:
         raise RunFailed(
             f"{folder / run.id} has no validation accuracy ({series}) in its last round"

@@ -69,7 +69,7 @@ def _compare(
 ) -> None:
     """Compare what was measured with the formulas, for each way and client."""
     algorithm = federation.algorithm
-    down, up = algorithm.costs()
+    down, up = costs.stated(algorithm)
     labels = federation.setup.data.y
     for (way, id), parts in traffic.items():
         formula = down if way == "down" else up

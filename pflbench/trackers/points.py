@@ -36,22 +36,20 @@ class Point:
 def described(folder: Path) -> TrackedRun:
     """The run of a folder."""
     about = run_folder.read_json(folder / "run.json")
-    try:
-        config = dict(about["config"])
-        hparams = {f"hparams.{name}": value for name, value in config.pop("hparams").items()}
-        method, versions, machine = about["method"], about["versions"], about["machine"]
-        tags = {
-            "method": method["title"],
-            "family": method["family"],
-            "evaluation_point": method["evaluation_point"],
-            "data_digest": about["data"]["digest"],
-            "partition_digest": about["partition"]["digest"],
-            "device": machine["device"],
-            **{f"versions.{name}": version for name, version in versions.items()},
-        }
-        parameters = {name: _plain(value) for name, value in (config | hparams).items()}
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UserError(f"{folder}/run.json does not describe a run ({error})") from error
+    if not about:
+        raise UserError(f"{folder} holds no run (there is no run.json in it)")
+    config = dict(about["config"])
+    hparams = {f"hparams.{name}": value for name, value in config.pop("hparams", {}).items()}
+    tags = {
+        "method": about["method"]["title"],
+        "family": about["method"]["family"],
+        "evaluation_point": about["method"]["evaluation_point"],
+        "data_digest": about["data"]["digest"],
+        "partition_digest": about["partition"]["digest"],
+        "device": about["machine"]["device"],
+        **{f"versions.{name}": version for name, version in about["versions"].items()},
+    }
+    parameters = {name: _plain(value) for name, value in (config | hparams).items()}
     known = {name: value for name, value in parameters.items() if value is not None}
     named = {name: str(value) for name, value in tags.items()}
     return TrackedRun(folder.name, folder.parent.name, known, named)

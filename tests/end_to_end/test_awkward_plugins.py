@@ -92,3 +92,65 @@ def test_an_evaluation_point_that_there_is_not_is_a_mistake(call: Call, tmp_path
         code, _, err = call(command, "mine.py")
         assert code == 2
         assert "evaluation_point = 'mid': must be pre or post" in err
+
+
+RETURNS = {
+    "init_server(self): return None": "init_server() returned None",
+    "init_client(self): return [1]": "init_client() returned a list",
+    "download(self, server, ids): return [server for id in ids]": "download() returned a list",
+    "download(self, server, ids): return {id: 3 for id in ids}": "download() returned a int",
+    "client_update(self, client, message): return message": "client_update() returned a dict",
+    "client_update(self, client, message): return 1, 2, 3": "client_update() returned 3 values",
+    "client_update(self, client, message): return {'n': 3}, {}": "'n' is a int",
+    "aggregate(self, server, replies): pass": "aggregate() returned None",
+    "extra_models(self, client, message): return []": "extra_models() returned a list",
+    "predict(self, model, x): return [0]": "predict() returned a list",
+    "evaluation_messages(self, server, cohort): return {}": "no message for clients",
+}
+
+
+@pytest.mark.parametrize("function", RETURNS)
+def test_what_a_function_must_return_is_told_in_one_line(call: Call, tmp_path: Path, function: str):
+    write(tmp_path)
+    with (tmp_path / "mine.py").open("a") as file:
+        file.write(f"\nclass Mine(Mine):\n    def {function}\n")
+    code, out, err = call("run", "mine.py", *SMALL, "--rounds", "1", "--quiet")
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert "Mine failed in " in err and RETURNS[function] in err
+
+
+@pytest.mark.parametrize(
+    "said", ["3", "('theta',)", "('theta', 1)", "None", "'theta', 'n', 'x'", "1 / 0"]
+)
+@pytest.mark.parametrize("command", ["run", "check", "sweep"])
+def test_costs_that_are_not_two_formulas_are_a_mistake_of_one_line(
+    call: Call, tmp_path: Path, said: str, command: str
+):
+    write(tmp_path, at_import=f"Mine.costs = lambda self: ({said})")
+    words = {"run": ["mine.py", *SMALL], "sweep": ["--algorithms", "mine.py", "--dry-run"]}
+    code, out, err = call(command, *words.get(command, ["mine.py"]))
+    told = out + err
+    if command != "sweep":
+        assert code in (1, 2)
+        assert "costs() " in told and "must return two formulas" in told
+    assert "Traceback" not in told
+
+
+@pytest.mark.parametrize(
+    "declared, told",
+    [
+        ("Mine.title = 3", "title = 3: must be a text"),
+        ("Mine.family = ''", "family = '': must be a text"),
+        ("Mine.one_shot = 'no'", "one_shot = 'no': must be True or False"),
+        ("Mine.__annotations__['hp'] = 3", "hp must be annotated"),
+        ("Mine.__annotations__['hp'] = 'Nobody'", "hp must be annotated"),
+    ],
+)
+def test_what_a_plugin_declares_wrongly_is_a_mistake_of_one_line(
+    call: Call, tmp_path: Path, declared: str, told: str
+):
+    write(tmp_path, at_import=declared)
+    for words in (["run", "mine.py"], ["check", "mine.py"], ["sweep", "--algorithms", "mine.py"]):
+        code, out, err = call(*words)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert told in err

@@ -57,7 +57,7 @@ def about(run: Planned, **method: Any) -> dict[str, Any]:
 )
 def test_a_title_is_no_path(call: Call, tmp_path: Path, title: str):
     for seed in range(2):
-        run = planned("mine", rounds=2, clients=2, seed=seed, id=f"mine-{seed}")
+        run = planned("mine", rounds=2, clients=2, seed=seed)
         write_run(tmp_path / "out", run, about=about(run, title=title))
     before = {path for path in tmp_path.rglob("*") if "out" not in path.parts}
     code, _, err = call("report", str(tmp_path / "out"))
@@ -68,7 +68,7 @@ def test_a_title_is_no_path(call: Call, tmp_path: Path, title: str):
 
 @pytest.mark.parametrize("title", ["=1+1", "+SUM(A1)", "-2", "@now"])
 def test_a_name_is_no_formula_of_a_spreadsheet(call: Call, tmp_path: Path, title: str):
-    run = planned("mine", rounds=2, clients=2, id="mine-0")
+    run = planned("mine", rounds=2, clients=2)
     write_run(tmp_path / "out", run, about=about(run, title=title))
     fine(call, "report", str(tmp_path / "out"), "--only", "tables")
     files = list((tmp_path / "out" / "report").rglob("*.csv"))

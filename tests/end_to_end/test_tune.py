@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from pflbench.records import integrity
+
 from .commands import done, finished, history, numbers, started, wait_until
 
 TINY = """
@@ -98,6 +100,9 @@ def test_accuracies_on_test_samples_change_nothing(file: Path, whole: Path, tmp_
                     line["accuracy"][series] = [noise.random() for _ in values]
                     changed += 1
         path.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+        status = json.loads((path.parent / "status.json").read_text())
+        status["records"] = integrity.sums(path.parent)  # or the run would count as damaged
+        (path.parent / "status.json").write_text(json.dumps(status))
     assert changed > 2 * TRIALS
     for name in ("tuned.toml", "tuning.md", "tuning.csv"):
         (out / name).unlink()

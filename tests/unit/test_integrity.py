@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -22,6 +23,7 @@ from pflbench.records.status import damage, how_it_ended
 from pflbench.report.load import runs
 from pflbench.report.load.runs import Choice
 from pflbench.simulation import runner
+from pflbench.sweep.launchers.task import Task, do
 from pflbench.testing.problem import toy_setup
 from tests.factories.run_files import write_run
 from tests.factories.runs import planned
@@ -333,3 +335,99 @@ def test_a_lease_whose_owner_shows_that_it_lives_is_not_waited_for(tmp_path: Pat
     touching.start()
     assert book.wait("run", seconds_between_looks=0.02) is None
     touching.join()
+
+
+def test_a_sweep_leaves_a_run_of_another_kind_of_machine_as_it_is_if_asked_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    folder = interrupted(tmp_path)
+    setup = toy_setup("fedavg", rounds=4)
+    book = Leases(tmp_path)
+    book.open()
+    lease = book.claim(setup.run.id)
+    assert lease is not None
+    asked = Task(setup.run, setup.plugin, setup.data, tmp_path, lease, "paper", strict=True)
+    before = {path.name: path.read_bytes() for path in folder.glob("*-*.pt")}
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(provenance, "kind_of_machine", lambda device="cpu": "an abacus")
+        assert do(asked) is None
+    ended = run_folder.read_json(folder / "status.json")
+    assert (ended["status"], ended["round"]) == ("stopped", 3)
+    assert "was started on another kind of machine" in ended["reason"]
+    assert {path.name: path.read_bytes() for path in folder.glob("*-*.pt")} == before
+    assert do(asked) is None  # on the first machine
+    assert how_it_ended(folder) == ("finished", "")
+    assert "mixed" not in run_folder.read_json(folder / "status.json")
+
+
+# What a user may do to a folder
+
+
+def test_a_configuration_that_was_edited_before_a_run_goes_on_is_written_again(tmp_path: Path):
+    folder = interrupted(tmp_path)
+    about = json.loads((folder / "run.json").read_text())
+    edited = {**about, "config": {**about["config"], "seed": 7}}
+    (folder / "run.json").write_text(json.dumps(edited))
+    with pytest.warns(UserWarning, match=r"run\.json was changed; it is written again"):
+        runner.execute(toy_setup("fedavg", rounds=4), tmp_path)
+    assert json.loads((folder / "run.json").read_text())["config"] == about["config"]
+    assert damage(folder) == ""
+
+
+def test_a_configuration_of_another_id_is_damage_even_if_the_sums_are_right(run: Path):
+    about = json.loads((run / "run.json").read_text())
+    about["config"]["seed"] = 7
+    (run / "run.json").write_text(json.dumps(about))
+    status = json.loads((run / "status.json").read_text())
+    (run / "status.json").write_text(json.dumps({**status, "records": integrity.sums(run)}))
+    assert "has the configuration of fedavg-digits-dir0.1-s7-" in damage(run)
+
+
+def test_a_run_copied_to_the_place_of_another_is_no_number_of_that_one(run: Path):
+    other = planned("fedavg", rounds=3, clients=2, seed=1)
+    shutil.copytree(run, run.parent / other.id)
+    found = runs.read(run.parent / other.id, other, Choice())
+    assert (found.status, found.reason) == ("damaged", f"it has the records of {run.name}")
+
+
+def test_a_run_whose_bytes_were_changed_is_refused_even_if_its_sizes_are_the_same(tmp_path: Path):
+    setup = toy_setup("fedavg", rounds=2)
+    folder = runner.execute(setup, tmp_path).folder
+    whole = (folder / "rounds.jsonl").read_bytes()
+    (folder / "rounds.jsonl").write_bytes(flipped(whole))
+    with pytest.raises(UserError, match="was changed after the run had ended; --fresh"):
+        runner.execute(setup, tmp_path)
+    book = Leases(tmp_path)
+    book.open()
+    lease = book.claim(setup.run.id)
+    assert lease is not None
+    assert do(Task(setup.run, setup.plugin, setup.data, tmp_path, lease, "paper")) is None
+    assert (folder / "rounds.jsonl").read_bytes() == whole  # a sweep does it again
+
+
+WRONG: dict[str, list[tuple[str, Any]]] = {
+    "run.json": [("config", 3), ("method", {"title": []}), ("partition", []), ("data", None)],
+    "status.json": [("records", []), ("round", "three"), ("reason", {}), ("models", 3)],
+    "rounds.jsonl": [("accuracy", {"pre": "x"}), ("bytes", 3), ("logs", {"a": "x"}), ("notes", 1)],
+    "timing.jsonl": [("wall", "x"), ("round", None), ("client", [])],
+}
+
+
+@pytest.mark.parametrize("ended", [True, False])
+@pytest.mark.parametrize(
+    ("file", "name", "value"),
+    [(file, *change) for file, changes in WRONG.items() for change in changes],
+)
+def test_a_value_of_another_type_is_damage_that_names_the_file(
+    run: Path, file: str, name: str, value: Any, ended: bool
+):
+    *before, last = (run / file).read_text().splitlines()
+    (run / file).write_text("\n".join([*before, json.dumps({**json.loads(last), name: value})]))
+    status = json.loads((run / "status.json").read_text())
+    if file != "status.json":
+        (run / "status.json").write_text(json.dumps({**status, "records": integrity.sums(run)}))
+        if not ended:
+            (run / "status.json").unlink()
+    found = read(run)
+    assert (found.status, found.has_numbers) == ("damaged", False)
+    assert file in found.reason and name in found.reason

@@ -8,9 +8,8 @@ import pytest
 from pflbench.report.load import runs
 from pflbench.report.load.runs import Choice, Numbers
 from tests.factories.run_files import write_run
-from tests.factories.runs import planned
+from tests.factories.runs import about_run, planned
 
-METHOD = {"title": "Mine", "evaluation_point": "pre", "one_shot": False}
 PARTITION = {"n_train": [5, 5], "n_test": [1, 3], "n_validation": [3, 1]}
 SENT = {"down": {"theta": 493828 * 2}, "up": {"theta": 493828 * 2, "n": 8}}
 PLAYED = {"cohort": [0, 1], "bytes": SENT}
@@ -30,8 +29,10 @@ LINES: list[dict[str, Any]] = [
 
 def read(folder: Path, choice: Choice, *later: Any, end: str = "", **method: Any) -> Numbers:
     """The run after the lines of LINES and `later`; its last line is `end`."""
-    about = {"method": {**METHOD, **method}, "partition": PARTITION}
-    run = planned("mine", rounds=2)
+    run = planned("mine", rounds=2, clients=2)
+    about = about_run(run.config, 2)
+    about["method"].update(method)
+    about["partition"].update(PARTITION)
     path = write_run(folder, run, "" if end else "finished", about=about, lines=[*LINES, *later])
     with (path / "rounds.jsonl").open("a") as file:
         file.write(end)

@@ -10,6 +10,7 @@ from pflbench.records.plan import Planned
 from pflbench.records.status import RunState, StatusReader, one_version, outdated_methods
 from tests.factories import runs
 from tests.factories.run_files import write_run
+from tests.factories.runs import about_run
 
 OLD, NEW = "r1", "0123456789"
 
@@ -20,7 +21,7 @@ def planned(version: str = NEW, **config: Any) -> Planned:
 
 def store(folder: Path, run: Planned, status: str = "finished", time: int = 1000) -> Path:
     """Records of a run that ended like this at a time."""
-    return write_run(folder, run, status, about={"config": run.config}, lines=[], time=time)
+    return write_run(folder, run, status, about=about_run(run.config, 20), lines=[], time=time)
 
 
 def reader(folder: Path, current: str = NEW) -> StatusReader:

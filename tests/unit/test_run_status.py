@@ -12,7 +12,7 @@ from pflbench.records import leases, run_folder, status
 from pflbench.records.leases import Leases
 from pflbench.records.status import RunStatus, StatusReader
 from pflbench.records.time_left import duration, time_left
-from tests.factories.runs import planned
+from tests.factories.runs import about_run, planned
 
 RUN = planned(id="a-run", scenario="digits iid", rounds=10)
 
@@ -30,9 +30,8 @@ def run(folder):
     """The records of a run that has started."""
     made = run_folder.RunFolder(folder.folder / RUN.id, RUN.id)
     made.folder.mkdir()
-    (made.folder / "run.json").write_text(
-        json.dumps({"id": RUN.id, "method": {"evaluation_point": "post"}})
-    )
+    about = about_run(RUN.config, RUN.run.clients, point="post")
+    (made.folder / "run.json").write_text(json.dumps({"id": RUN.id, **about}))
     return made
 
 
@@ -49,7 +48,8 @@ def play(run, round: int, **record) -> None:
         "timing.jsonl",
         {"round": round, "wall": 1.0 + round} if round else {"round": 0, "evaluation": 9.0},
     )
-    run.append("rounds.jsonl", {"round": round, **record})
+    played = {"cohort": [0], "bytes": {}} if round else {}
+    run.append("rounds.jsonl", {"round": round, **played, **record})
 
 
 def test_a_run_of_which_nothing_is_there_is_missing(folder):
@@ -149,13 +149,13 @@ def test_half_a_first_line_is_nothing(folder, run):
 
 def test_only_the_end_of_a_long_file_is_read(tmp_path, monkeypatch):
     path = tmp_path / "timing.jsonl"
-    path.write_text("".join(f'{{"round":{number}}}\n' for number in range(100)))
-    monkeypatch.setattr(status, "TAILS", (20,))
-    assert status._last(path) == {"round": 99}
+    path.write_text("".join(f'{{"round":{number},"wall":1}}\n' for number in range(100)))
+    monkeypatch.setattr(status, "TAILS", (30,))
+    assert status._last(path) == {"round": 99, "wall": 1}
     monkeypatch.setattr(status, "TAILS", (8,))  # less than a line
     assert status._last(path) == {}
-    monkeypatch.setattr(status, "TAILS", (8, 20))  # a second look reaches further
-    assert status._last(path) == {"round": 99}
+    monkeypatch.setattr(status, "TAILS", (8, 30))  # a second look reaches further
+    assert status._last(path) == {"round": 99, "wall": 1}
 
 
 def test_a_run_without_test_samples_has_no_accuracy(folder, run):

@@ -1,5 +1,6 @@
 """What a log shows of a sweep, line by line; the launcher only writes down how runs ended."""
 
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from pflbench.config import as_json
 from pflbench.methods.hyperparameters import make_run
 from pflbench.records import run_folder
 from pflbench.records.leases import Leases
@@ -16,8 +18,9 @@ from pflbench.sweep import progress
 from pflbench.sweep.launchers.task import Task
 from pflbench.sweep.progress import Lines, Live, SweepProgress
 from pflbench.sweep.scheduler import Sweep
-from tests.factories.runs import in_plan
+from tests.factories.runs import about_run, in_plan
 
+PLAYED: dict[str, Any] = {"cohort": [0, 1], "bytes": {}}
 REASONS = {
     "failed": "ZeroDivisionError: no luck",
     "diverged": "numbers that are not finite",
@@ -61,9 +64,10 @@ class Place:
         run = run_folder.RunFolder(task.folder / task.run.id, task.run.id)
         self.folders[task.run.id] = run
         run.clear()
-        (run.folder / "run.json").write_text('{"method": {"evaluation_point": "pre"}}')
+        about = about_run(as_json(task.run), task.run.clients)
+        (run.folder / "run.json").write_text(json.dumps({"id": task.run.id, **about}))
         run.append("timing.jsonl", {"round": 2, "wall": 3.0})
-        run.append("rounds.jsonl", {"round": 2, "accuracy": {"pre": [0.5, 0.25]}})
+        run.append("rounds.jsonl", {"round": 2, **PLAYED, "accuracy": {"pre": [0.5, 0.25]}})
 
     def ended(self, timeout):
         Clock.now += self.glance
@@ -268,7 +272,7 @@ def test_a_lease_that_was_taken_over_is_not_given_back_and_the_run_ends_elsewher
                 (path,) = (tmp_path / "leases").iterdir()
                 path.unlink()
                 (tmp_path / "leases" / f"{run.id}.000002").write_text('{"token": "theirs"}')
-                run_folder.RunFolder(tmp_path / run.id, run.id).finish("finished", 4)
+                self.folders[run.id].finish("finished", 4)
                 return super().ended(timeout)
             (tmp_path / "leases" / f"{run.id}.000002").unlink(missing_ok=True)
             return super().ended(timeout)

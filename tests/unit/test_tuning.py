@@ -18,7 +18,7 @@ from pflbench.methods.hyperparameters import make_run
 from pflbench.records.plan import Planned
 from pflbench.sweep import experiment, search_space, tuning, tuning_results
 from tests.factories.run_files import write_run
-from tests.factories.runs import planned
+from tests.factories.runs import about_run, planned
 
 TABLE = {"algorithms": ["fedavg", "fedprox"], "seeds": 2, "clients": 4, "rounds": 2, "model": "mlp"}
 Score = Callable[[Mapping[str, Any]], float | None]
@@ -27,6 +27,18 @@ Score = Callable[[Mapping[str, Any]], float | None]
 def near_a_tenth(hparams: Mapping[str, Any]) -> float:
     """An accuracy that is highest at lr = 0.1."""
     return 1 - abs(math.log10(hparams["lr"]) + 1) / 4
+
+
+def lines(last: Mapping[str, list[float | None]], point: str) -> list[dict[str, Any]]:
+    """The records of three rounds with these accuracies in the last one, and better ones before."""
+    earlier = {f"{point}_validation": [0.98] * len(last[point])}
+    played = {"cohort": [0], "bytes": {}}
+    first = {"round": 0, "accuracy": earlier}
+    return [
+        first,
+        {"round": 1, **played, "accuracy": earlier},
+        {"round": 2, **played, "accuracy": last},
+    ]
 
 
 class MadeUp:
@@ -51,13 +63,11 @@ class MadeUp:
 
     def write(self, run: Planned, score: float | None) -> None:
         point = registry.load(run.plugin).evaluation_point
-        accuracy = {f"{point}_validation": [score, None, score], point: [0.99, 0.99, 0.99]}
-        lines = [
-            {"round": 1, "accuracy": {f"{point}_validation": [0.98] * 3}},
-            {"round": 2, "accuracy": accuracy},
-        ]
+        last: dict[str, list[float | None]]
+        last = {f"{point}_validation": [score, None, score, None], point: [0.99] * 4}
         status = "diverged" if score is None else "finished"
-        write_run(self.folder, run, status, about={}, lines=lines)
+        about = about_run(run.config, run.run.clients)
+        write_run(self.folder, run, status, about=about, lines=lines(last, point))
 
 
 def searched(
@@ -357,18 +367,15 @@ def test_a_score_is_the_mean_over_clients_of_the_last_round_at_the_methods_point
         ("fedavg", "pre"),
         ("fedcosr", registry.load("fedcosr").evaluation_point),
     ):
-        run = planned(method)
+        run = planned(method, clients=3)
         other = {"pre": "post", "post": "pre"}[point]
-        accuracy = {
+        accuracy: dict[str, list[float | None]] = {
             point: [1.0] * 3,
             f"{point}_validation": [0.5, None, 0.25],
             f"{other}_validation": [0.9] * 3,
         }
-        lines = [
-            {"round": 1, "accuracy": {f"{point}_validation": [1.0]}},
-            {"round": 2, "accuracy": accuracy},
-        ]
-        write_run(tmp_path, run, about={}, lines=lines)
+        about = about_run(run.config, 3)
+        write_run(tmp_path, run, about=about, lines=lines(accuracy, point))
         assert tuning.accuracy(tmp_path, run) == 0.375
 
 
@@ -376,9 +383,10 @@ def test_a_method_that_is_scored_after_training_is_tuned_there(tmp_path: Path):
     method = next(
         name for name in registry.names() if registry.load(name).evaluation_point == "post"
     )
-    run = planned(method)
-    line = {"round": 2, "accuracy": {"pre_validation": [0.1], "post_validation": [0.7]}}
-    write_run(tmp_path, run, about={}, lines=[line])
+    run = planned(method, clients=1)
+    last: dict[str, list[float | None]]
+    last = {"pre_validation": [0.1], "post_validation": [0.7], "post": [0.2]}
+    write_run(tmp_path, run, about=about_run(run.config, 1), lines=lines(last, "post"))
     assert tuning.accuracy(tmp_path, run) == 0.7
 
 

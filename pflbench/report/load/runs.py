@@ -20,7 +20,16 @@ from pflbench.methods import versions
 from pflbench.records import plan, run_folder
 from pflbench.records.leases import Leases
 from pflbench.records.plan import Plan, Planned
-from pflbench.records.status import DAMAGED, RunState, StatusReader, damage, one_version
+from pflbench.records.status import (
+    DAMAGED,
+    Damaged,
+    RunState,
+    StatusReader,
+    damage,
+    one_version,
+    stem_of,
+    verified,
+)
 from pflbench.report.load.parallel import each
 
 Floats = npt.NDArray[np.float64]
@@ -149,13 +158,24 @@ def single_run(folder: Path, choice: Choice) -> Numbers:
 
 
 def read(folder: Path, planned: Planned, choice: Choice, status: str = "") -> Numbers:
-    """The numbers of a run's files."""
-    lines = run_folder.rounds(folder)
-    if wrong := damage(folder, lines):
-        return Numbers(planned, folder, DAMAGED, wrong)
-    about = run_folder.read_or_nothing(folder / "run.json")
+    """The numbers of a run's files; damaged ones have none."""
+    try:
+        return _read(folder, planned, choice, status)
+    except Damaged as error:
+        return Numbers(planned, folder, DAMAGED, str(error))
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        # lines that no run writes, with checksums that fit
+        reason = damage(folder) or f"its records cannot be read ({error})"
+        return Numbers(planned, folder, DAMAGED, reason)
+
+
+def _read(folder: Path, planned: Planned, choice: Choice, status: str) -> Numbers:
+    records = verified(folder, quick=True)
+    about, lines = records.about, records.rounds
     if not about:
         return Numbers(planned, folder, status)
+    if stem_of(about["id"]) != stem_of(planned.id):
+        raise Damaged(f"it has the records of {about['id']}")
     evaluations = [line for line in lines if "accuracy" in line]
     after_start = [line for line in lines if line["round"] > 0]
     tables = _tables(evaluations)
@@ -175,9 +195,9 @@ def read(folder: Path, planned: Planned, choice: Choice, status: str = "") -> Nu
         chosen=float(reported.get("round", "nan")),
         loss=np.array([line.get("loss") for line in after_start], dtype=float),
         sent=_sent(after_start),
-        seconds=_seconds(folder),
+        seconds=_seconds(records.timing),
         logs=_logs(after_start),
-        notes=tuple(dict.fromkeys([*reported.get("notes", ()), *_mixed(folder)])),
+        notes=tuple(dict.fromkeys([*map(str, reported.get("notes", ())), *_mixed(folder)])),
     )
 
 
@@ -199,7 +219,10 @@ def mean(table: Floats, weights: Floats | None = None) -> Floats:
 
 def _state_of(folder: Path) -> RunState:
     whole = folder.resolve()
-    return StatusReader(Leases(whole.parent), versions.current).single(whole)
+    state = StatusReader(Leases(whole.parent), versions.current).single(whole)
+    about = run_folder.read_json(whole / "run.json")
+    own = dataclasses.replace(state.planned, id=about["id"])  # the folder may have another name
+    return dataclasses.replace(state, planned=own)
 
 
 def _read_once(states: Sequence[RunState], choice: Choice) -> dict[Path, Numbers]:
@@ -286,10 +309,10 @@ def _logs(lines: Sequence[Mapping[str, Any]]) -> dict[str, Floats]:
     return found
 
 
-def _seconds(folder: Path) -> dict[str, Floats]:
+def _seconds(lines: Sequence[Mapping[str, Any]]) -> dict[str, Floats]:
     """Of every round from 1: in all ("wall"), of clients (summed over them), of the server, of
     evaluation.
     """
-    timing = [line for line in run_folder.rounds(folder, "timing.jsonl") if line["round"] > 0]
+    timing = [line for line in lines if line["round"] > 0]
     names = [name for name in (timing[0] if timing else ()) if name != "round"]
-    return {name: np.array([line[name] for line in timing]) for name in names}
+    return {name: np.array([line.get(name) for line in timing], dtype=float) for name in names}

@@ -11,7 +11,7 @@ from pflbench.errors import RunFailed, UserError
 from pflbench.methods import versions
 from pflbench.records.leases import Lease, LeaseLost
 from pflbench.records.run_folder import RunFolder, Unwritable
-from pflbench.records.status import DAMAGED, how_it_ended
+from pflbench.records.status import unusable
 from pflbench.simulation import runner
 
 
@@ -29,6 +29,7 @@ class Task:
     state_memory: float = 2.0
     device: str = "cpu"
     save_models: bool = False
+    strict: bool = False  # never goes on with what was started on another kind of machine
 
 
 class Launcher(Protocol):
@@ -65,11 +66,12 @@ def do(task: Task) -> str | None:
         )
     try:
         setup = runner.prepare(task.run, task.plugin, device=task.device, data=task.data)
-        damaged = how_it_ended(task.folder / task.run.id)[0] == DAMAGED
+        damaged = unusable(task.folder / task.run.id) != ""
         runner.execute(
             setup,
             task.folder,
             fresh=damaged,
+            strict=task.strict,
             checkpoint_every=task.checkpoint_every,
             state_memory=task.state_memory,
             save_models=task.save_models,
@@ -84,6 +86,8 @@ def do(task: Task) -> str | None:
             return failed(task, str(failure), failure.details)
     except Unwritable as error:
         return str(error)
+    except runner.AnotherMachine as error:
+        return recorded(task, "stopped", error.round, str(error))
     except Exception as error:
         reason = str(error)
         if not isinstance(error, UserError):
@@ -94,12 +98,17 @@ def do(task: Task) -> str | None:
 
 def failed(task: Task, reason: str, details: str = "") -> str | None:
     """Record that a run failed where the run itself could not."""
+    return recorded(task, "failed", 0, reason, details)
+
+
+def recorded(task: Task, status: str, round: int, reason: str, details: str = "") -> str | None:
+    """Record how a run ended where the run itself could not; the answer is that of `do`."""
     if not task.lease.held():
         return None  # another process has the run now
     records = RunFolder(task.folder / task.run.id, task.run.id)
     try:
         records.folder.mkdir(parents=True, exist_ok=True)
-        records.finish("failed", 0, reason, details)
+        records.finish(status, round, reason, details)
     except (OSError, Unwritable) as error:
         return str(error)
     return None
