@@ -17,7 +17,7 @@ def state(value: Any, function: str) -> Any:
     try:
         messages.check(value)
     except messages.NotATensor as error:
-        raise TypeError(f"{function} returned a dict in which {error}") from None
+        raise messages.NotATensor(f"{function} returned a dict in which {error}") from None
     return value
 
 
@@ -25,9 +25,10 @@ def reply_and_state(value: Any, function: str) -> tuple[Any, Any]:
     """What a client function returns: (reply, new private state)."""
     if not isinstance(value, tuple) or len(value) != 2:
         raise _wrong(function, value, "the reply and the new private state: return reply, state")
-    return state(value[0], f"{function}, as its reply,"), state(
-        value[1], f"{function}, as its state,"
-    )
+    for part, what in zip(value, ("reply", "state"), strict=True):
+        if not isinstance(part, dict):
+            raise _wrong(f"{function}, as its {what},", part, TREE)
+    return value
 
 
 def by_client(value: Any, function: str, ids: Collection[int] = ()) -> dict[int, Any]:

@@ -489,7 +489,9 @@ def test_a_server_state_that_is_no_tensor_is_refused():
         def aggregate(self, server: Any, replies: Any) -> Any:
             return {"v": 1.0}
 
-    with pytest.raises(RunFailed, match=r"in round 1, on the server: NotATensor: 'v' is a float"):
+    with pytest.raises(
+        RunFailed, match=r"in round 1, on the server: NotATensor: .* 'v' is a float"
+    ):
         federation_of(Number).step()
 
 
