@@ -54,7 +54,7 @@ def test_samples_of_a_file_in_every_layout_have_scores(call, run, layout, tmp_pa
     [
         ({"x": np.zeros((2, 5, 5), np.uint8)}, "samples are uint8 of the shape (2, 5, 5): must be"),
         ({"x": np.zeros((2, 16, 16))}, "samples are float64 of the shape (2, 16, 16): must be"),
-        ({"x": np.array(["a", "b"])}, "samples are <U1: must be uint8"),
+        ({"x": np.array(["a", "b"])}, "samples are <U1: must be numbers"),
         ({"z": np.zeros(2)}, "has no array x; its arrays: z"),
         ({"x": np.zeros((2, 16, 16), np.uint8), "y": np.zeros(3, int)}, "must be 2 whole numbers"),
     ],

@@ -14,6 +14,7 @@ from pflbench.api import State
 from pflbench.errors import RunFailed
 from pflbench.records.run_folder import RunFolder, Unwritable
 from pflbench.simulation.client_states import ClientStates
+from tests.factories.runs import about_run, planned
 
 
 def state(value: float) -> State:
@@ -217,7 +218,8 @@ class Folder:
 
     def __init__(self, path: Path) -> None:
         self.records = RunFolder(path, "run")
-        self.records.open({"code": {"plugin": ""}})
+        run = planned()
+        self.records.open(about_run(run.config, run.run.clients))
         self.states = ClientStates(path / "states", 0)
 
     def save(self, round: int, **changed: float) -> dict[int, Any]:
