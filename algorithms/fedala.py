@@ -129,7 +129,7 @@ class FedALA(Algorithm):
         order = torch.randperm(n, generator=client.generator("weights"))
         size = max(1, int(self.hp.share * n + 1e-9))
         for rows in order[:size].split(self.hp.batch_size):
-            yield self.task.pixels(client.x[rows]), client.y[rows.to(client.y.device)]
+            yield self.task.inputs(client.x[rows]), client.y[rows.to(client.y.device)]
 
     def upper(self) -> list[str]:
         """Names of the parameters of the last p layers; a layer has a common prefix, as `head.fc2`."""

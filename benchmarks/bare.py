@@ -17,7 +17,7 @@ class BareLoop:
         self.net = algorithm.net(algorithm.task.initial).train()
         self.batch = batch
         self.optimizer = torch.optim.SGD(self.net.parameters(), lr)
-        self.pixels = algorithm.task.pixels
+        self.inputs = algorithm.task.inputs
         self.data = [self._part(setup, rows) for rows in setup.partition.train]
         self.test = [self._part(setup, rows) for rows in setup.partition.test]
 
@@ -46,4 +46,4 @@ class BareLoop:
 
     def _part(self, setup: Setup, rows: Ints) -> tuple[Tensor, Tensor]:
         x, y = setup.data.x[rows], setup.data.y[rows]
-        return self.pixels(torch.from_numpy(x)), torch.from_numpy(y)
+        return self.inputs(torch.from_numpy(x)), torch.from_numpy(y)

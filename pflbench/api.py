@@ -120,7 +120,7 @@ class Client:
         x = self.x[rows]
         if self.augmentation and draws:
             x = self.augmentation(x, draws)
-        return self.task.pixels(x)
+        return self.task.inputs(x)
 
     def steps(self, planned: int) -> int:
         """How many of the planned steps the client does: all, or the share of a slow one, at least one."""
@@ -129,7 +129,7 @@ class Client:
     def samples(self, size: int = LARGE) -> Iterator[tuple[Tensor, Tensor]]:
         """All training samples once, in order, as they are, in large batches: for statistics."""
         for rows in torch.arange(len(self.y)).split(size) if len(self.y) else ():
-            yield self.task.pixels(self.x[rows]), self.y[rows.to(self.y.device)]
+            yield self.task.inputs(self.x[rows]), self.y[rows.to(self.y.device)]
 
     def generator(self, *names: object) -> torch.Generator:
         """A random stream of this client in this round, named."""

@@ -105,7 +105,7 @@ class Task:
         layout = torch.channels_last if values.dim() == 4 else torch.contiguous_format
         return values.to(self.device).clone(memory_format=layout)
 
-    def pixels(self, x: Tensor) -> Tensor:
+    def inputs(self, x: Tensor) -> Tensor:
         """Samples as inputs: images in [-1, 1], features standardized, tokens as they are."""
         placed = self.place(x)
         if x.dtype is torch.uint8:

@@ -310,7 +310,7 @@ class ClientWorker:
         y = torch.from_numpy(np.asarray(data.y[rows])).to(self.task.device)
         correct = torch.zeros((), dtype=torch.int64, device=self.task.device)
         for batch in torch.arange(len(rows)).split(LARGE):
-            scores = contract.scores(self.algorithm.predict(model, self.task.pixels(x[batch])))
+            scores = contract.scores(self.algorithm.predict(model, self.task.inputs(x[batch])))
             if scores.shape != (len(batch), self.task.classes):
                 raise ValueError(
                     f"predict() returned scores of the shape {tuple(scores.shape)},"

@@ -35,7 +35,7 @@ def taken(model: Model, task: Task, x: Samples, number: int, size: int = LARGE) 
         return None
     net = task.net({**task.initial, **body})
     parts = [
-        net.body(task.pixels(x[rows])).flatten(1).cpu() for rows in torch.arange(number).split(size)
+        net.body(task.inputs(x[rows])).flatten(1).cpu() for rows in torch.arange(number).split(size)
     ]
     found: Vectors = torch.cat([torch.zeros(0, task.width), *parts]).numpy()
     return found

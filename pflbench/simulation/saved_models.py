@@ -54,7 +54,7 @@ class ClientModel(nn.Module):
         samples = _checked(x, task.shape, task.dtype)
         with one_thread():
             scores = [
-                self._algorithm.predict(self._model, task.pixels(batch)).cpu()
+                self._algorithm.predict(self._model, task.inputs(batch)).cpu()
                 for batch in samples.split(LARGE)
             ]
         return torch.cat([torch.zeros(0, task.classes), *scores])

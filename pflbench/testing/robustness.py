@@ -64,7 +64,7 @@ def unseen_client(subject: Subject) -> None:
         if absent not in algorithm.download(federation.server, (absent,)):
             raise Failed(f"download() has no message for {when}")
         message = evaluation_messages(federation, (absent,))[absent]
-        x = client.task.pixels(client.x[torch.arange(3)])
+        x = client.task.inputs(client.x[torch.arange(3)])
         model = algorithm.personal_model(client, message)
         with torch.no_grad():
             scores = algorithm.predict(model, x)

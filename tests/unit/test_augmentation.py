@@ -92,7 +92,7 @@ def test_draws_depend_on_client_round_and_stream_alone():
     order, draws = client.generator("train"), client.generator("augment", "train")
     rows = torch.randperm(len(client.y), generator=order)[:8]
     assert client.augmentation is not None
-    assert torch.equal(first, client.task.pixels(client.augmentation(client.x[rows], draws)))
+    assert torch.equal(first, client.task.inputs(client.augmentation(client.x[rows], draws)))
     assert not torch.equal(first, next(later.batches(8))[0])
 
 

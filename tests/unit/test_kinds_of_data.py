@@ -102,7 +102,7 @@ def test_features_are_standardized_by_the_samples_that_are_trained_on(tmp_path):
     mean, std = made.data.x[rows].mean(0, dtype=float), made.data.x[rows].std(0, dtype=float)
     assert made.standard is not None
     assert np.allclose(made.standard.mean, mean) and np.allclose(made.standard.std, std)
-    inputs = made.algorithm().task.pixels(torch.from_numpy(made.data.x[rows]))
+    inputs = made.algorithm().task.inputs(torch.from_numpy(made.data.x[rows]))
     assert (
         inputs.mean(0).abs().max() < 1e-5 and (inputs.std(0, correction=0) - 1).abs().max() < 1e-5
     )
@@ -121,7 +121,7 @@ def test_features_are_standardized_by_the_samples_that_are_trained_on(tmp_path):
 def test_features_may_be_left_as_they_are(tmp_path):
     made = setup(npz(tmp_path, "features"), standardize=False)
     x = torch.from_numpy(np.array(made.data.x))
-    assert torch.equal(made.algorithm().task.pixels(x), x)
+    assert torch.equal(made.algorithm().task.inputs(x), x)
     assert described(made, 1)["data"]["standardized"] is None
 
 
@@ -137,10 +137,10 @@ def test_a_series_is_standardized_channel_by_channel():
 def test_images_are_scaled_and_tokens_are_not(tmp_path):
     images = torch.arange(256, dtype=torch.uint8).reshape(1, 1, 16, 16)
     task = toy("fedavg").algorithm.task
-    assert torch.equal(task.pixels(images), images.float() / 127.5 - 1)
+    assert torch.equal(task.inputs(images), images.float() / 127.5 - 1)
     made = setup(npz(tmp_path, "tokens"), model="text")
     x = torch.from_numpy(np.array(made.data.x))
-    assert torch.equal(made.algorithm().task.pixels(x), x) and x.dtype is torch.int64
+    assert torch.equal(made.algorithm().task.inputs(x), x) and x.dtype is torch.int64
     about = described(made, 1)["data"]
     assert (about["kind"], about["vocabulary"]) == ("tokens", made.data.vocabulary)
 

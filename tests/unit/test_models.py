@@ -108,7 +108,7 @@ def test_images_and_convolutions_are_laid_out_channels_last_also_for_one_channel
     shape = (channels, 28, 28)
     skeleton, initial, width = models.build("cnn", shape, 10)
     task = task_of(skeleton, initial, width, shape)
-    x = task.pixels(torch.zeros(4, *shape, dtype=torch.uint8))
+    x = task.inputs(torch.zeros(4, *shape, dtype=torch.uint8))
     assert x.stride()[1] == 1
     assert task.net(initial).body.conv1.weight.stride()[1] == 1
     assert task.net(initial).parameters_now()["body.conv1.weight"].is_contiguous()
