@@ -1,5 +1,6 @@
 """The experiments that ship: as many runs as the FedCoSR paper has, and every one of them from its file to a report."""
 
+import csv
 import functools
 import json
 import os
@@ -120,17 +121,6 @@ def test_distributions_are_those_of_main_and_scalability():
     assert scenarios("distributions") == scenarios("main") | scenarios("scalability")
 
 
-def test_one_grid_of_rates_gives_every_method_four_trials():
-    """As the head of the file says: the default, which is none of the others, is tried first."""
-    text = (ROOT / "experiments" / "cifar10.toml").read_text()
-    rates = [float(rate) for rate in re.findall(r"--grid lr=(\S+)", text)[0].split(",")]
-    studies = tuning.studies("cifar10", experiment.read("cifar10"), grid={"lr": rates})
-    assert {(study.scenario, study.budget(0)) for study in studies} == {
-        ("cifar10 dir:0.1", 4),
-        ("cifar10 path:2", 4),
-    }
-
-
 def test_the_rates_of_the_digits_come_from_three_trials_of_every_method():
     """As the head of the file says: what it has for a method is one of the values tried."""
     text = (ROOT / "experiments" / "digits.toml").read_text()
@@ -141,6 +131,19 @@ def test_the_rates_of_the_digits_come_from_three_trials_of_every_method():
     for run in planned("digits").runs:
         values = {name: run.config["hparams"][name] for name in (tried[run.plugin].grid or [{}])[0]}
         assert values in (tried[run.plugin].grid or []), run.plugin
+
+
+def test_the_rates_of_cifar10_are_those_that_were_tuned():
+    with (ROOT / "results" / "cifar10-tuning.csv").open() as file:
+        best = {row["method"]: row["values"] for row in csv.DictReader(file)}
+    for run in planned("cifar10").runs:
+        title = registry.load(run.plugin).title
+        rate = run.config["hparams"]["lr"]
+        default = registry.hparams_type(registry.load(run.plugin))().lr
+        assert f"lr={rate}" == best.get(title, f"lr={default}")
+    assert {run.config["hparams"]["lr"] for run in planned("emnist").runs} != {
+        run.config["hparams"]["lr"] for run in planned("cifar10").runs
+    }
 
 
 def test_fedbn_has_a_network_with_batch_norm():
