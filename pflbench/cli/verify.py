@@ -18,7 +18,7 @@ def verify(
     """
     from pflbench.errors import UserError
     from pflbench.records import archive, models
-    from pflbench.records.status import damage
+    from pflbench.records.verification import damage
 
     records = ctx.with_resource(archive.opened(folder))
     runs = sorted(path.parent for path in records.glob("*/status.json"))

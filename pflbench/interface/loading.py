@@ -12,7 +12,7 @@ from pflbench import config
 from pflbench.errors import UserError, unknown
 from pflbench.interface.methods import Method, plugin_of
 from pflbench.methods import registry
-from pflbench.records.status import damage
+from pflbench.records.verification import damage
 from pflbench.report.load.result import Result
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from pflbench.config import Run
 from pflbench.errors import UserError
 from pflbench.records import integrity, models, run_folder
 from pflbench.records.run_folder import STATES, RunFolder
-from pflbench.records.status import damage, how_it_ended, stem_of
+from pflbench.records.status import stem_of
+from pflbench.records.verification import damage, how_it_ended
 
 KEY = "extended_from"  # of run.json
 

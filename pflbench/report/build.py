@@ -13,7 +13,7 @@ from typing import Any
 from pflbench.errors import UserError, unknown
 from pflbench.records import run_folder
 from pflbench.records.report_options import ReportOptions
-from pflbench.records.status import ENDED
+from pflbench.records.verification import ENDED
 from pflbench.report import manifest
 from pflbench.report.figures.style import COLUMN, rendered
 from pflbench.report.grouping import selection

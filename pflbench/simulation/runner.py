@@ -15,7 +15,7 @@ from pflbench.errors import RunFailed, UserError
 from pflbench.records import extension, models, provenance
 from pflbench.records.leases import FINAL, Lease, LeaseLost, Leases
 from pflbench.records.run_folder import STATES, RunFolder
-from pflbench.records.status import how_it_ended, unusable
+from pflbench.records.verification import how_it_ended, unusable
 from pflbench.simulation import engine, messages, representations
 from pflbench.simulation.client_states import ClientStates
 from pflbench.simulation.client_worker import Setup

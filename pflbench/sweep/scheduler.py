@@ -12,14 +12,8 @@ from pflbench.methods import versions
 from pflbench.records.leases import FINAL, HEARTBEAT, Lease, Leases
 from pflbench.records.plan import Planned
 from pflbench.records.run_folder import Unwritable
-from pflbench.records.status import (
-    OUTDATED,
-    RunState,
-    RunStatus,
-    StatusReader,
-    how_it_ended,
-    unusable,
-)
+from pflbench.records.status import OUTDATED, RunState, RunStatus, StatusReader
+from pflbench.records.verification import how_it_ended, unusable
 from pflbench.sweep.launchers.task import Launcher, Task
 
 LOOK_AGAIN = 5.0  # seconds after which a run that another sweep holds is looked at again

@@ -23,7 +23,8 @@ from pflbench.methods import registry
 from pflbench.methods.hyperparameters import complete, stored
 from pflbench.records.leases import FINAL
 from pflbench.records.plan import Planned
-from pflbench.records.status import Damaged, how_it_ended, stem_of, verified
+from pflbench.records.status import stem_of
+from pflbench.records.verification import Damaged, how_it_ended, verified
 from pflbench.rng import seed_of
 from pflbench.sweep import experiment, plugins, search_space
 from pflbench.sweep.experiment import Table

@@ -6,7 +6,7 @@ from pathlib import Path
 from pflbench.errors import RunFailed, UserError
 from pflbench.records import run_folder
 from pflbench.records.leases import FINAL
-from pflbench.records.status import damage, how_it_ended
+from pflbench.records.verification import damage, how_it_ended
 from pflbench.trackers.points import described, points
 from pflbench.trackers.tracker import Tracker, reason
 

@@ -24,7 +24,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pflbench.cli import main
-from pflbench.records.status import damage
+from pflbench.records.verification import damage
 
 from . import commands
 

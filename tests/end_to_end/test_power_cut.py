@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from pflbench.records.status import damage, how_it_ended
+from pflbench.records.verification import damage, how_it_ended
 from pflbench.simulation import runner
 from pflbench.testing.problem import toy_setup
 from tests.end_to_end.commands import Started, wait_until

@@ -19,7 +19,7 @@ from pflbench.errors import UserError
 from pflbench.records import integrity, leases, provenance, run_folder
 from pflbench.records.leases import Leases
 from pflbench.records.run_folder import RunFolder
-from pflbench.records.status import damage, how_it_ended
+from pflbench.records.verification import damage, how_it_ended
 from pflbench.report.load import runs
 from pflbench.report.load.runs import Choice
 from pflbench.simulation import runner

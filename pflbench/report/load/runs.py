@@ -20,16 +20,8 @@ from pflbench.methods import versions
 from pflbench.records import plan, run_folder
 from pflbench.records.leases import Leases
 from pflbench.records.plan import Plan, Planned
-from pflbench.records.status import (
-    DAMAGED,
-    Damaged,
-    RunState,
-    StatusReader,
-    damage,
-    one_version,
-    stem_of,
-    verified,
-)
+from pflbench.records.status import RunState, StatusReader, one_version, stem_of
+from pflbench.records.verification import DAMAGED, Damaged, damage, verified
 from pflbench.report.load.parallel import each
 
 Floats = npt.NDArray[np.float64]

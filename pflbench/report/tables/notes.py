@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from pflbench.records.status import DAMAGED, ENDED
+from pflbench.records.verification import DAMAGED, ENDED
 from pflbench.report.grouping.headings import Heading, differing, phrase, unusual
 from pflbench.report.grouping.layout import Layout, counted, outdated
 from pflbench.report.load.runs import Choice, Numbers

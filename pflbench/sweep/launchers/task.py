@@ -11,7 +11,7 @@ from pflbench.errors import RunFailed, UserError
 from pflbench.methods import versions
 from pflbench.records.leases import Lease, LeaseLost
 from pflbench.records.run_folder import RunFolder, Unwritable
-from pflbench.records.status import unusable
+from pflbench.records.verification import unusable
 from pflbench.simulation import runner
 
 
