@@ -60,7 +60,7 @@ def test_a_host_that_is_cut_off_in_the_middle_changes_nothing(hosts, folder):
         begun = attempts(out)
         hosts.cut()
         in_the_middle = begun & attempts(out)
-        wait_for(lambda: processes[-1].poll() is not None, 120, "the end of the sweep")
+        wait_for(lambda: processes[-1].poll() is not None, 300, "the end of the sweep")
     finally:
         for process in reversed(processes):
             end(process)
