@@ -2,6 +2,7 @@
 take.
 """
 
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from pflbench.records.plan import Plan, Planned
 
 HEADERS = ["scenario", "variant", "methods", "seeds", "runs", "ended", "core time"]
+PATIENCE = 5.0  # seconds until a person is told what takes so long
 
 
 def show(
@@ -57,8 +59,8 @@ def show(
     for line in outdated_methods(states.values()):
         print(f"outdated: {line}")
     if cost:
-        time = duration(sum(cost.values()) / jobs)
-        print(f"about {time} with {jobs} jobs, from one round of each method here")
+        needed = duration(sum(cost.values()) / jobs)
+        print(f"about {needed} with {jobs} jobs, from one round of each method here")
     elif why:
         print(f"no estimate of the time: {why}")
 
@@ -69,8 +71,17 @@ def core_seconds(
     """Seconds of every run on one core, or why they are not known."""
     from pflbench.sweep import estimate
 
+    start, said = time.monotonic(), False
+
+    def probed(done: int, all: int) -> None:
+        nonlocal said
+        if not said and done < all and time.monotonic() - start > PATIENCE:
+            said = True
+            about = f"{done} of {all} rounds have been played to estimate the time"
+            console.say("note", f"{about}; --no-probe lists the runs at once")
+
     try:
-        seconds = estimate.seconds_per_round(todo.values(), data_root)
+        seconds = estimate.seconds_per_round(todo.values(), data_root, probed)
     except (UserError, RunFailed) as error:
         return {}, str(error)
     return {id: seconds[id] * planned.run.rounds for id, planned in todo.items()}, ""
@@ -90,6 +101,6 @@ def _rows(
         methods = len({planned.run.algorithm for planned in members})
         seeds = len({planned.run.seed for planned in members})
         done = sum(planned.id in ended for planned in members)
-        time = duration(sum(cost.get(planned.id, 0.0) for planned in members)) if cost else ""
-        rows.append([scenario, variant, methods, seeds, len(members), done, time])
+        needed = duration(sum(cost.get(planned.id, 0.0) for planned in members)) if cost else ""
+        rows.append([scenario, variant, methods, seeds, len(members), done, needed])
     return rows

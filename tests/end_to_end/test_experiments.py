@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pflbench.cli import dry_run
 from pflbench.methods import registry, sets
 from pflbench.papers.fedcosr.tables import paper_table
 from pflbench.records import plan
@@ -320,6 +321,15 @@ def test_a_dry_run_with_the_data_estimates(call: Call, tmp_path: Path):
     runs = json.loads(call(*words, "--json")[1])["runs"]
     assert [(run["state"], run["seconds"] > 0) for run in runs] == [("missing", True)] * 2
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_that_takes_long_says_why(call: Call, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(dry_run, "PATIENCE", 0.0)
+    words = ["--only", "local,fedavg", "--jobs", "1"]
+    code, out, err = call("sweep", "quickstart", "--scale", "smoke", "--dry-run", *words)
+    about = "1 of 3 rounds have been played to estimate the time"
+    assert (code, err) == (0, f"pflbench: note: {about}; --no-probe lists the runs at once\n")
+    assert "4 runs at scale smoke" in out
 
 
 def test_a_file_of_ones_own_is_found_by_path_and_includes_what_ships(call: Call, tmp_path: Path):
