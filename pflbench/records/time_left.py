@@ -34,10 +34,12 @@ def time_left(runs: Iterable[RunStatus], at_once: int) -> float | None:
 
 
 def duration(seconds: float) -> str:
-    """1:02:03, or 2:03 below an hour."""
+    """4 s, 2 min 3 s or 1 h 2 min."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 def _of_similar_cost(planned: Planned) -> tuple[Any, ...]:

@@ -219,6 +219,8 @@ def test_outdated_runs_have_nothing_left():
     assert time_left([replace(runs[0], outdated=True), runs[1]], 1) == 0.0
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (61, "1:01"), (3661.4, "1:01:01")])
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0 s"), (61, "1 min 1 s"), (3721.4, "1 h 2 min")]
+)
 def test_a_duration_is_written_as_a_clock_does(seconds, text):
     assert duration(seconds) == text

@@ -113,12 +113,12 @@ def test_a_log_has_a_line_for_every_end_and_one_for_the_whole_now_and_then(tmp_p
     done = swept(tmp_path, {"fedavg": "finished", "local": "failed", "fedper": "diverged"})
     assert capsys.readouterr().out.splitlines() == [
         # 2 rounds of fedavg and 2 x 4 of the others are left, 3 s each
-        "3 runs: 1 running, 2 missing; 0:30 left; fedavg, digits iid, seed 0 (round 2)",
-        "1/3 finished: fedavg, digits iid, seed 0: 37.50 % (pre) in 1:05",
-        "3 runs: 1 finished, 2 missing; 0:24 left",
-        "2/3 failed: local, digits iid, seed 0: ZeroDivisionError: no luck in 1:05",
-        "3 runs: 1 finished, 1 failed, 1 missing; 0:12 left",
-        "3/3 diverged: fedper, digits iid, seed 0: numbers that are not finite in 1:05",
+        "3 runs: 1 running, 2 missing; 30 s left; fedavg, digits iid, seed 0 (round 2)",
+        "1/3 finished: fedavg, digits iid, seed 0: 37.50 % (pre) in 1 min 5 s",
+        "3 runs: 1 finished, 2 missing; 24 s left",
+        "2/3 failed: local, digits iid, seed 0: ZeroDivisionError: no luck in 1 min 5 s",
+        "3 runs: 1 finished, 1 failed, 1 missing; 12 s left",
+        "3/3 diverged: fedper, digits iid, seed 0: numbers that are not finite in 1 min 5 s",
         "3 runs: 1 finished, 1 diverged, 1 failed",
     ]
     assert list(done.ended.values()) == ["finished", "failed", "diverged"]
@@ -137,8 +137,8 @@ def test_runs_at_once_share_the_time_that_is_left(tmp_path, clock):
 
     swept(tmp_path, {"fedavg": "finished", "local": "finished"}, Always(), room=2)
     assert Always.said[:2] == [
-        "2 runs: 1 running, 1 missing; 0:18 left",  # 2 + 4 rounds of 3 s, by one
-        "2 runs: 2 running; 0:06 left",  # 2 + 2 rounds, by two
+        "2 runs: 1 running, 1 missing; 18 s left",  # 2 + 4 rounds of 3 s, by one
+        "2 runs: 2 running; 6 s left",  # 2 + 2 rounds, by two
     ]
     assert Always.said[-1] == "2 runs: 2 finished"
 
@@ -157,8 +157,8 @@ def test_ends_within_a_minute_have_a_line_each_and_no_more(tmp_path, clock, caps
     swept(tmp_path, {"fedavg": "finished", "local": "finished"})
     _, *ends = capsys.readouterr().out.splitlines()
     assert ends == [
-        "1/2 finished: fedavg, digits iid, seed 0: 37.50 % (pre) in 0:10",
-        "2/2 finished: local, digits iid, seed 0: 37.50 % (pre) in 0:10",
+        "1/2 finished: fedavg, digits iid, seed 0: 37.50 % (pre) in 10 s",
+        "2/2 finished: local, digits iid, seed 0: 37.50 % (pre) in 10 s",
     ]
 
 
@@ -168,7 +168,7 @@ def test_what_was_done_before_is_counted_and_not_told_again(tmp_path, clock, cap
     done = swept(tmp_path, {"fedavg": "finished", "local": "finished", "fedper": "finished"})
     said = capsys.readouterr().out
     assert re.findall(r"^\d/.*", said, re.MULTILINE) == [
-        "3/3 finished: fedper, digits iid, seed 0: 37.50 % (pre) in 1:05"
+        "3/3 finished: fedper, digits iid, seed 0: 37.50 % (pre) in 1 min 5 s"
     ]
     assert sorted(done.ended.values()) == ["failed", "finished", "finished"]
     done = swept(
@@ -178,7 +178,7 @@ def test_what_was_done_before_is_counted_and_not_told_again(tmp_path, clock, cap
     )
     said = capsys.readouterr().out
     assert re.findall(r"^\d/.*", said, re.MULTILINE) == [
-        "3/3 finished: local, digits iid, seed 0: 37.50 % (pre) in 1:05"
+        "3/3 finished: local, digits iid, seed 0: 37.50 % (pre) in 1 min 5 s"
     ]
 
 
@@ -214,7 +214,7 @@ def test_a_run_that_another_sweep_holds_is_looked_at_now_and_then_until_it_ends(
     ) == 1  # nothing was started here
     assert capsys.readouterr().out.splitlines() == [
         "1 runs: 1 running",
-        "1/1 finished: fedavg, digits iid, seed 0 in 0:00",
+        "1/1 finished: fedavg, digits iid, seed 0 in 0 s",
     ]
 
 
@@ -238,7 +238,11 @@ def test_a_sweep_that_is_broken_off_stops_all_and_gives_everything_back(
     assert list((tmp_path / "leases").iterdir()) == []
     assert set(sweep.ended.values()) == {"stopped"}
     assert (
-        len(re.findall(r"stopped: .*, seed 0: 37.50 % \(pre\) in 1:05", capsys.readouterr().out))
+        len(
+            re.findall(
+                r"stopped: .*, seed 0: 37.50 % \(pre\) in 1 min 5 s", capsys.readouterr().out
+            )
+        )
         == 2
     )
 
@@ -247,7 +251,8 @@ def test_a_run_that_left_no_word_is_told_as_stopped(tmp_path, clock, capsys):
     done = swept(tmp_path, {"fedavg": "nothing"})
     assert list(done.ended.values()) == ["stopped"]
     assert (
-        "1/1 stopped: fedavg, digits iid, seed 0: 37.50 % (pre) in 1:05" in capsys.readouterr().out
+        "1/1 stopped: fedavg, digits iid, seed 0: 37.50 % (pre) in 1 min 5 s"
+        in capsys.readouterr().out
     )
 
 
@@ -323,7 +328,7 @@ def test_a_terminal_shows_what_runs_and_keeps_what_went_wrong(tmp_path, clock, c
         swept(tmp_path, {"fedavg": "finished", "local": "failed"}, told)
     assert drawn[0] == [
         "    2/4  fedavg, digits iid, seed 0  37.50 % (pre)",
-        "2 runs: 1 running, 1 missing; 0:18 left",
+        "2 runs: 1 running, 1 missing; 18 s left",
     ]
     assert drawn[-1] == ["2 runs: 1 finished, 1 failed"]
     said = capsys.readouterr().out
