@@ -1,4 +1,12 @@
-"""Lines of progress on standard output, which may be closed or full while a run goes on."""
+"""Lines that a person reads: progress on standard output, which may be closed or full while a run
+goes on, and messages on standard error.
+"""
+
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 
 def show(line: str) -> None:
@@ -11,3 +19,20 @@ def show(line: str) -> None:
         raise KeyboardInterrupt from None
     except OSError:
         pass
+
+
+def say(kind: str, message: object) -> None:
+    """One line on stderr: `pflbench: error: ...`; line breaks in the message become spaces."""
+    print(f"pflbench: {kind}: {' '.join(str(message).split())}", file=sys.stderr)
+
+
+@contextmanager
+def warnings_in_one_line() -> Iterator[None]:
+    """Python warnings without the source line that they came from."""
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        say("warning", message)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield

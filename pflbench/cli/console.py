@@ -1,30 +1,15 @@
 """What a person sees at the command line: messages of one line, tables, JSON."""
 
 import sys
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from contextvars import ContextVar
 from typing import Any, TextIO
 
+from pflbench.output import say, warnings_in_one_line
 from pflbench.records import json_text
 
-
-def say(kind: str, message: object) -> None:
-    """One line on stderr: `pflbench: error: ...`; line breaks in the message become spaces."""
-    print(f"pflbench: {kind}: {' '.join(str(message).split())}", file=sys.stderr)
-
-
-@contextmanager
-def warnings_in_one_line() -> Iterator[None]:
-    """Python warnings without the source line that they came from."""
-
-    def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        say("warning", message)
-
-    with warnings.catch_warnings():
-        warnings.showwarning = show
-        yield
+__all__ = ["dump", "only_json", "say", "table", "warnings_in_one_line"]
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -75,6 +75,16 @@ def test_what_a_plugin_prints_is_not_in_the_json(tmp_path: Path, workers: str):
     assert "here I am" in done.stderr
 
 
+def test_what_a_plugin_warns_of_in_a_sweep_is_one_line(tmp_path: Path):
+    write(tmp_path, in_client='__import__("warnings").warn("mind\\nthis")')
+    toy = ["--datasets", *TOY[1:], "--clients", "4", "--rounds", "1"]
+    words = ["sweep", "--algorithms", "mine.py", *toy, "--jobs", "1", "--out", "out"]
+    done = subprocess.run(
+        [*PFLBENCH, *words], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stderr == "pflbench: warning: mind this\n"
+
+
 def test_a_plugin_is_executed_once_per_process_until_its_file_changes(call: Call, tmp_path: Path):
     count = 'open("executed", "a").write("x")'
     write(tmp_path, at_import=count)

@@ -15,6 +15,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
 from pflbench.errors import UserError
+from pflbench.output import warnings_in_one_line
 from pflbench.simulation import fork_server
 from pflbench.sweep.launchers.task import Task, do, failed
 
@@ -137,7 +138,8 @@ def _work(pipe: Connection) -> None:
     try:
         while (task := tasks.get()) is not None:
             busy.set()
-            answer = do(task)
+            with warnings_in_one_line():
+                answer = do(task)
             busy.clear()
             pipe.send(answer)
     except (OSError, KeyboardInterrupt):
