@@ -22,6 +22,7 @@ class Published:
     std: str = ""  # over what: clients, seeds; "": not known
     scenario_of: Callable[[Config], str] | None = None
     paper: Paper | None = None
+    best_round_weighted: bool = False  # the best round on test samples, clients weighted by these
 
 
 def sources(given: Sequence[str | Numbers]) -> list[Published]:

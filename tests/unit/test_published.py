@@ -1,5 +1,7 @@
 """Comparison with published results: which scenarios a paper has, differences and tau by hand."""
 
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,11 +10,13 @@ from pflbench import config
 from pflbench.papers import papers
 from pflbench.papers.fedcosr.scenarios import DATASETS, column_of
 from pflbench.papers.paper import dataset_of
+from pflbench.records.plan import Planned
 from pflbench.report.grouping.overview import overview
-from pflbench.report.load.runs import Choice, Numbers
+from pflbench.report.load.runs import Choice, Numbers, read
 from pflbench.report.render.parts import TablePart
 from pflbench.report.tables import published
-from tests.factories.runs import PAPER, by_method, experiment, layout, run
+from tests.factories.run_files import write_run
+from tests.factories.runs import PAPER, about_run, by_method, experiment, layout, planned, run
 
 DEFAULTS = config.as_json(config.Run("x"))
 # Published for CIFAR-10, beta = 0.1: Local 69.90, FedAvg 61.51, FedProx 62.91, MOON 82.96 (std 9.44, 11.23, ...)
@@ -159,3 +163,47 @@ def test_the_papers_looks_stay_where_its_own_method_is_the_proposed_one():
     published = [paper.looks[title][0] for title in ("MOON", paper.proposed)]
     assert colours("") == colours(paper.proposed) == published
     assert colours("moon") != published
+
+
+def on_the_leaderboard(folder: Path, method: str, rounds: list[list[float]]) -> Planned:
+    """A run on disk whose two clients, of 10 and 30 test samples, have these accuracies, round by
+    round.
+    """
+    wanted = planned(method, dataset="fashion_mnist", rounds=len(rounds) - 1)
+    about = about_run(wanted.config, 2, n_test=[10, 30])
+    sent: dict[str, Any] = {"cohort": [0, 1], "bytes": {}}
+    lines = [
+        {"round": number, **(sent if number else {}), "accuracy": {"pre": accuracies}}
+        for number, accuracies in enumerate(rounds)
+    ]
+    write_run(folder, wanted, about=about, lines=lines)
+    return wanted
+
+
+def with_the_leaderboard(
+    folder: Path, runs: Iterable[Planned], choice: Choice
+) -> dict[str, TablePart]:
+    found = [read(folder / run.id, run, choice, "finished") for run in runs]
+    parts, _ = published.tables(layout(*found, report={"published": ["pfllib"]}), choice)
+    return {part.name: part for part in parts}
+
+
+def test_a_source_of_best_rounds_is_compared_with_best_rounds_too(tmp_path: Path):
+    """FedAvg: 0.6 in the last round; weighted by samples 0.35, 0.775 and 0.5, so the best has 0.775.
+    The published order is FedRep, FedPer, FedAvg, as is that of best rounds, not of last ones.
+    """
+    runs = [
+        on_the_leaderboard(tmp_path, "fedavg", [[0.2, 0.4], [0.7, 0.8], [0.8, 0.4]]),
+        on_the_leaderboard(tmp_path, "fedper", [[0.0, 0.0], [0.9, 0.9], [0.5, 0.5]]),
+        on_the_leaderboard(tmp_path, "fedrep", [[0.0, 0.0], [1.0, 1.0], [0.4, 0.4]]),
+    ]
+    parts = with_the_leaderboard(tmp_path, runs, Choice())
+    part = parts["published"]
+    assert part.headers[3:5] == ("Measured (%)", "Measured as there (%)")
+    assert part.rows[0][3:] == ("60.00", "77.50", "85.85", "-8.35")
+    assert "Measured as there: the same runs" in part.caption
+    assert parts["published-order"].rows[0][2] == "1.000"
+    part = with_the_leaderboard(tmp_path, runs, Choice("best", weighted=True))["published"]
+    assert part.headers[3:] == ("Measured (%)", "Published (%)", "Difference")
+    assert part.rows[0][3:] == ("77.50", "85.85", "-8.35")
+    assert "Measured as there" not in part.caption

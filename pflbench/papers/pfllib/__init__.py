@@ -9,9 +9,10 @@ from pflbench.papers.paper import Config, dataset_of
 from pflbench.papers.published import Published, by_source
 from pflbench.records.published import read_csv
 
+PAGE = "PFLlib's leaderboard"
 DATASETS = ("cifar10", "cifar100", "fashion_mnist")
 CONDITIONS = {
-    "PFLlib leaderboard": (
+    PAGE: (
         "It states: a CNN with two convolutions of 5x5 and a hidden layer of 512; 20 clients, all in"
         " every round; batches of 10; one local epoch; SGD with rate 0.005; 2,000 rounds; three"
         " trials; the best round on the test samples, weighted by test samples. Its FedAMP trains"
@@ -26,7 +27,12 @@ def leaderboard() -> list[Published]:
     """The leaderboard, and FedALA's table."""
     found = by_source(read_csv(Path(__file__).parent / "leaderboard.csv"))
     return [
-        dataclasses.replace(one, conditions=CONDITIONS[one.source], scenario_of=scenario_of)
+        dataclasses.replace(
+            one,
+            conditions=CONDITIONS[one.source],
+            scenario_of=scenario_of,
+            best_round_weighted=one.source == PAGE,
+        )
         for one in found
     ]
 

@@ -149,6 +149,21 @@ def single_run(folder: Path, choice: Choice) -> Numbers:
     return _standing(read(folder, state.planned, choice), state)
 
 
+def chosen_again(run: Numbers, choice: Choice) -> Numbers:
+    """A run with another choice of its numbers."""
+    if not run.has_numbers:
+        return run
+    other = read(run.folder, run.planned, choice)
+    return dataclasses.replace(
+        run,
+        point=other.point,
+        curves=other.curves,
+        clients=other.clients,
+        chosen=other.chosen,
+        notes=other.notes,
+    )
+
+
 def read(folder: Path, planned: Planned, choice: Choice, status: str = "") -> Numbers:
     """The numbers of a run's files; damaged ones have none."""
     try:

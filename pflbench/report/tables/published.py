@@ -1,5 +1,6 @@
 """Comparison with published results, for scenarios that someone published accuracies of."""
 
+import dataclasses
 from collections.abc import Mapping
 
 import pandas as pd
@@ -10,7 +11,7 @@ from pflbench.papers.published import Published, sources
 from pflbench.report.grouping import selection
 from pflbench.report.grouping.headings import Heading
 from pflbench.report.grouping.layout import Layout, seeds
-from pflbench.report.load.runs import Choice
+from pflbench.report.load.runs import Choice, chosen_again
 from pflbench.report.render.grid import Head, Value, grid, label_of, without_empty
 from pflbench.report.render.marks import Row
 from pflbench.report.render.parts import TablePart
@@ -23,6 +24,10 @@ from pflbench.report.tables.notes import below_tables, title_of
 
 Made = tuple[list[TablePart], list[str]]
 Places = Mapping[Heading, Mapping[Row, Pair]]
+AS_THERE = (
+    " Measured as there: the same runs in the round that is best on the test samples, clients"
+    " weighted by their test samples."
+)
 
 
 def tables(layout: Layout, choice: Choice, margin: float = 0.01) -> Made:
@@ -40,12 +45,25 @@ def tables(layout: Layout, choice: Choice, margin: float = 0.01) -> Made:
             continue
         shown += 1
         ending = "" if shown == 1 else f"-{shown}"
-        orders, more = _orders(layout, choice, source, places, ending)
-        parts += [_accuracies(layout, choice, source, places, ending), *orders]
+        there = _as_there(layout, choice, source)
+        orders, more = _orders(*(there or (layout, choice)), source, places, ending)
+        parts += [_accuracies(layout, choice, source, places, ending, there), *orders]
         if source.paper:
             parts += [*_costs(layout, source.paper, margin), _classification(layout, source.paper)]
         notes += more
     return parts, notes
+
+
+def _as_there(layout: Layout, choice: Choice, source: Published) -> tuple[Layout, Choice] | None:
+    """The experiment with its numbers as the source takes its own; None where that is as they are."""
+    if not source.best_round_weighted or (choice.round == "best" and choice.weighted):
+        return None
+    there = dataclasses.replace(choice, round="best", weighted=True)
+    cells = {
+        place: tuple(chosen_again(run, there) for run in runs)
+        for place, runs in layout.cells.items()
+    }
+    return dataclasses.replace(layout, cells=cells), there
 
 
 def _places(layout: Layout, source: Published) -> dict[Heading, dict[Row, Pair]]:
@@ -80,7 +98,12 @@ def _said(layout: Layout, row: Row, said: Mapping[str, Pair]) -> Pair | None:
 
 
 def _accuracies(
-    layout: Layout, choice: Choice, source: Published, places: Places, ending: str
+    layout: Layout,
+    choice: Choice,
+    source: Published,
+    places: Places,
+    ending: str,
+    there: tuple[Layout, Choice] | None,
 ) -> TablePart:
     options = layout.options
     rows: list[list[Value]] = []
@@ -91,12 +114,17 @@ def _accuracies(
                 continue
             measured = cell(runs, choice, options.std)
             ours = measured.value("accuracy")
+            shown: list[Value] = [measured.state if ours is None else ours]
+            if there:
+                again, chosen = there
+                ours = cell(again.cell(row, column.key), chosen, options.std).value("accuracy")
+                shown.append(ours)
             difference = None if ours is None or accuracy is None else ours - accuracy
-            shown: Value = measured.state if ours is None else ours
             first = [column.line, title_of(row, runs), seeds(runs)]
-            rows.append([*first, shown, accuracy, difference, measured.value("std"), std])
+            rows.append([*first, *shown, accuracy, difference, measured.value("std"), std])
     digits = f".{options.decimals}f"
     heads = [Head("Scenario"), Head("Method"), Head("Seeds"), Head("Measured (%)", digits)]
+    heads += [Head("Measured as there (%)", digits)] if there else []
     heads += [Head("Published (%)", ".2f"), Head("Difference", f"+{digits}")]
     heads += [Head("Measured std", digits), Head("Published std", ".2f")]
     if source.std not in ("", options.std):
@@ -104,10 +132,11 @@ def _accuracies(
     heads, rows = without_empty(heads, rows, ["Measured std", "Published std"])
     of = f"{source.source}'s" if source.paper else f"that of {source.source}"
     of += f" ({source.seeds})" if source.seeds else ""
+    compared = "measured as there" if there else "measured"
     caption = (
         f"Comparison with published results: measured accuracy (%) over {over_seeds(layout)}, and"
-        f" {of}, which is not measured here. Differences in percentage points, measured minus"
-        f" published. {how(layout, choice)} {source.conditions}"
+        f" {of}, which is not measured here.{AS_THERE if there else ''} Differences in percentage"
+        f" points, {compared} minus published. {how(layout, choice)} {source.conditions}"
     )
     name, title = f"published{ending}", "Comparison with published results"
     label = label_of(layout.plan.name, name)
