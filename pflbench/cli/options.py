@@ -1,5 +1,5 @@
 """The options of the command line, with their help: each is written once, whichever commands have
-it.
+it. Those of `report` alone are in `options_of_report`.
 
 Every setting of a run is None unless given, so that it overrides a configuration file only then.
 Its default, in brackets, is that of `pflbench.config.Run`, which cannot be imported here: the help
@@ -55,7 +55,8 @@ def settings_of(ctx: typer.Context) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name in SETTINGS}
 
 
-def _option(text: str, metavar: str | None = None, *names: str, **more: Any) -> Any:
+def option(text: str, metavar: str | None = None, *names: str, **more: Any) -> Any:
+    """An option whose help says its default in brackets, if it has one."""
     return typer.Option(*names, help=text, metavar=metavar, show_default=False, **more)
 
 
@@ -68,102 +69,96 @@ def _finite(value: float) -> float:
 RUN: dict[str, Any] = {
     "dataset": Annotated[
         str | None,
-        _option("A data set of 'pflbench data list', npz:PATH or FILE.py. [digits]", "NAME"),
+        option("A data set of 'pflbench data list', npz:PATH or FILE.py. [digits]", "NAME"),
     ],
     "partition": Annotated[
         str | None,
-        _option("dir:BETA, path:CLASSES, iid, natural, domains:K or file:PATH. [dir:0.1]", "KIND"),
+        option("dir:BETA, path:CLASSES, iid, natural, domains:K or file:PATH. [dir:0.1]", "KIND"),
     ],
     "clients": Annotated[
-        int | None, _option("Number of clients. [20, or as in the data or file:PATH]", "N")
+        int | None, option("Number of clients. [20, or as in the data or file:PATH]", "N")
     ],
-    "rounds": Annotated[int | None, _option("Communication rounds. [200]", "N")],
-    "seed": Annotated[int | None, _option("Seed of all random numbers. [0]", "N")],
+    "rounds": Annotated[int | None, option("Communication rounds. [200]", "N")],
+    "seed": Annotated[int | None, option("Seed of all random numbers. [0]", "N")],
     "participation": Annotated[
-        float | None, _option("Fraction of the clients that take part per round. [1.0]", "FRACTION")
+        float | None, option("Fraction of the clients that take part per round. [1.0]", "FRACTION")
     ],
     "eval_every": Annotated[
-        int | None, _option("Evaluate every N rounds, and after the last. [1]", "N")
+        int | None, option("Evaluate every N rounds, and after the last. [1]", "N")
     ],
     "evaluate_clients": Annotated[
-        int | None, _option("Evaluate a random sample of N clients. [all]", "N")
+        int | None, option("Evaluate a random sample of N clients. [all]", "N")
     ],
     "model": Annotated[
         str | None,
-        _option("cnn, cnn_bn, cnn1d, mlp, resnet8, resnet18, text or FILE.py. [cnn]", "NAME"),
+        option("cnn, cnn_bn, cnn1d, mlp, resnet8, resnet18, text or FILE.py. [cnn]", "NAME"),
     ],
-    "width": Annotated[int | None, _option("k, the dimension of representations. [128]", "N")],
+    "width": Annotated[int | None, option("k, the dimension of representations. [128]", "N")],
     "head_layers": Annotated[
-        int | None, _option("Layers of the network that form its head. [1]", "N")
+        int | None, option("Layers of the network that form its head. [1]", "N")
     ],
     "body_weights": Annotated[
-        str | None, _option("Initial values of the network's body, .npz or .pt. [random]", "FILE")
+        str | None, option("Initial values of the network's body, .npz or .pt. [random]", "FILE")
     ],
-    "partition_seed": Annotated[
-        int | None, _option("Seed of the partition alone. [the seed]", "N")
-    ],
+    "partition_seed": Annotated[int | None, option("Seed of the partition alone. [the seed]", "N")],
     "samples_per_client": Annotated[
         str | None,
-        _option("Draw each client's number of samples from a range, e.g. 80-100.", "LO-HI"),
+        option("Draw each client's number of samples from a range, e.g. 80-100.", "LO-HI"),
     ],
     "overlap": Annotated[
         bool | None,
-        _option(
+        option(
             "Let clients share samples to reach these numbers. [no]", None, "--overlap/--no-overlap"
         ),
     ],
     "max_samples": Annotated[
-        int | None, _option("Maximum number of samples per client. [no limit]", "N")
+        int | None, option("Maximum number of samples per client. [no limit]", "N")
     ],
     "data_fraction": Annotated[
         float | None,
-        _option("Fraction of their training samples that clients use. [1.0]", "FRACTION"),
+        option("Fraction of their training samples that clients use. [1.0]", "FRACTION"),
     ],
     "scarce_clients": Annotated[
         int | None,
-        _option("Apply the data fraction to the last N clients only. [all]", "N"),
+        option("Apply the data fraction to the last N clients only. [all]", "N"),
     ],
-    "min_samples": Annotated[
-        int | None, _option("Minimum number of samples per client. [10]", "N")
-    ],
+    "min_samples": Annotated[int | None, option("Minimum number of samples per client. [10]", "N")],
     "test_fraction": Annotated[
         float | None,
-        _option("Fraction of each client's samples held out for testing. [0.25]", "FRACTION"),
+        option("Fraction of each client's samples held out for testing. [0.25]", "FRACTION"),
     ],
     "validation": Annotated[
         float | None,
-        _option("Fraction of the training samples held out for validation. [0.0]", "FRACTION"),
+        option("Fraction of the training samples held out for validation. [0.0]", "FRACTION"),
     ],
     "standardize": Annotated[
         bool | None,
-        _option(
+        option(
             "Standardize features by mean and std of the training samples. [yes]",
             None,
             "--standardize/--no-standardize",
         ),
     ],
     "dropout_rate": Annotated[
-        float | None, _option("Probability that a selected client fails in a round. [0.0]", "P")
+        float | None, option("Probability that a selected client fails in a round. [0.0]", "P")
     ],
     "slow_clients": Annotated[
-        float | None, _option("Fraction of the clients that are slow. [0.0]", "FRACTION")
+        float | None, option("Fraction of the clients that are slow. [0.0]", "FRACTION")
     ],
     "slow_work": Annotated[
         float | None,
-        _option("Fraction of its batches that a slow client processes. [0.5]", "FRACTION"),
+        option("Fraction of its batches that a slow client processes. [0.5]", "FRACTION"),
     ],
     "new_clients": Annotated[
         int | None,
-        _option("Exclude the last N clients from training; evaluate them separately. [0]", "N"),
+        option("Exclude the last N clients from training; evaluate them separately. [0]", "N"),
     ],
     "new_client_epochs": Annotated[
-        int | None, _option("Evaluate new clients after 1 and after N local epochs. [5]", "N")
+        int | None, option("Evaluate new clients after 1 and after N local epochs. [5]", "N")
     ],
     "representations": Annotated[
         int | None,
-        _option(
-            "Store representations of N test samples per client after the last round. [0]", "N"
-        ),
+        option("Store representations of N test samples per client after the last round. [0]", "N"),
     ],
 }
 """The settings of a run, in the order of the help."""
@@ -177,31 +172,31 @@ DIVISION = {name: RUN[name] for name in _DIVISION}
 
 Hyperparameters = Annotated[
     list[str] | None,
-    _option(
+    option(
         "A hyperparameter; may be repeated. See 'pflbench algorithms show'.", "NAME=VALUE", "--set"
     ),
 ]
 ConfigFile = Annotated[
     Path | None,
-    _option("Read options from a file; those on the command line win.", "FILE.toml", "--config"),
+    option("Read options from a file; those on the command line win.", "FILE.toml", "--config"),
 ]
-Plugin = Annotated[Path | None, _option("A method of your own.", "PATH.py")]
+Plugin = Annotated[Path | None, option("A method of your own.", "PATH.py")]
 
 Workers = Annotated[
-    int | None, _option("Worker processes. [one per core, at most one per client]", "N", min=1)
+    int | None, option("Worker processes. [one per core, at most one per client]", "N", min=1)
 ]
-Device = Annotated[str, _option("cpu, cuda, cuda:1, ... [cpu]", "NAME")]
+Device = Annotated[str, option("cpu, cuda, cuda:1, ... [cpu]", "NAME")]
 DataRoot = Annotated[
-    Path | None, _option("Folder of data sets. [PFLBENCH_DATA, else a cache]", "FOLDER")
+    Path | None, option("Folder of data sets. [PFLBENCH_DATA, else a cache]", "FOLDER")
 ]
 Records = Annotated[
     Path, typer.Argument(help="A folder of runs, e.g. results/runs, or an archive of one.")
 ]
-RunsFolder = Annotated[Path, _option("Folder of results. [results/runs]", "FOLDER", "--out")]
-CheckpointEvery = Annotated[int, _option("Rounds between checkpoints. [10]", "N", min=1)]
+RunsFolder = Annotated[Path, option("Folder of results. [results/runs]", "FOLDER", "--out")]
+CheckpointEvery = Annotated[int, option("Rounds between checkpoints. [10]", "N", min=1)]
 StateMemory = Annotated[
     float,
-    _option(
+    option(
         "GiB of memory per run for private client states; the rest goes to files. [2.0]",
         "GIB",
         min=0,
@@ -210,25 +205,25 @@ StateMemory = Annotated[
 ]
 SaveModels = Annotated[
     bool,
-    _option(
+    option(
         "Save the state after the last round, to load models or to continue with more --rounds.",
         None,
         "--save-models",
     ),
 ]
-Fresh = Annotated[bool, _option("Discard the stored run and start over.", None, "--fresh")]
+Fresh = Annotated[bool, option("Discard the stored run and start over.", None, "--fresh")]
 Strict = Annotated[
     bool,
-    _option(
+    option(
         "Refuse to resume a run on another kind of machine. [resume, and mark it]",
         None,
         "--strict",
     ),
 ]
-Quiet = Annotated[bool, _option("Show no progress.", None, "--quiet")]
+Quiet = Annotated[bool, option("Show no progress.", None, "--quiet")]
 ExportTo = Annotated[
     list[str] | None,
-    _option(
+    option(
         "tensorboard, mlflow or wandb, and its folder or URI; may be repeated. [in FOLDER]",
         "NAME[=WHERE]",
         "--to",
@@ -236,106 +231,18 @@ ExportTo = Annotated[
 ]
 Track = Annotated[
     list[str] | None,
-    _option(
+    option(
         "Log every round to tensorboard, mlflow or wandb; may be repeated. [in --out]",
         "NAME[=WHERE]",
         "--track",
     ),
 ]
-ReportFolder = Annotated[
-    Path | None, _option("Output folder. [FOLDER/report; for FOLDER.tar.xz too]", "FOLDER", "--out")
-]
-ReportedExperiments = Annotated[
-    list[str] | None,
-    _option("Only this experiment of the folder; may be repeated.", "NAME", "--experiment"),
-]
-ChosenRound = Annotated[
-    str,
-    _option(
-        "last, last10 (mean), best (on the test samples: optimistic) or validation. [last]",
-        "WHICH",
-        "--round",
-    ),
-]
-Proposed = Annotated[
-    str | None,
-    _option("Your method: last row, tested against all others. [as in the file]", "NAME"),
-]
-ReportFile = Annotated[
-    list[Path] | None,
-    _option("Take [report] from this experiment file, not from the sweep.", "FILE", "--options"),
-]
-ShownMethods = Annotated[
-    list[str] | None, _option("Methods to show, in this order. [all]", "NAMES", "--methods")
-]
-ShownScenarios = Annotated[
-    list[str] | None,
-    _option("A scenario to show, * matches any text; may be repeated. [all]", "NAME", "--scenario"),
-]
-Renamed = Annotated[
-    list[str] | None,
-    _option(
-        "Title of a method, data set, partition or scenario; may be repeated.",
-        "NAME=TITLE",
-        "--rename",
-    ),
-]
-Caption = Annotated[str | None, _option("Caption of the table of accuracies.", "TEXT")]
-Label = Annotated[str | None, _option("LaTeX label of the table of accuracies.", "LABEL")]
-TableStyle = Annotated[
-    str | None,
-    _option("Style of the table of accuracies: plain, or that of a paper. [plain]", "NAME"),
-]
-TableRows = Annotated[
-    str | None, _option("Rows below the methods: mean, majority or none.", "ROWS", "--rows")
-]
-TableMarks = Annotated[
-    str | None, _option("Marks on numbers: ranks, arrows, base or none.", "MARKS", "--marks")
-]
-PublishedNumbers = Annotated[
-    list[str] | None,
-    _option(
-        "Published numbers to compare with: a CSV file, or a known name; may be repeated.",
-        "FILE",
-        "--published",
-    ),
-]
-FigureMethods = Annotated[
-    list[str] | None,
-    _option("Methods shown in figures. [as in tables]", "NAMES", "--figure-methods"),
-]
-FigureSize = Annotated[
-    str | None, _option("one-column or two-column. [as each figure needs]", "SIZE", "--figure-size")
-]
-Template = Annotated[
-    str | None,
-    _option("Paper template, for the width of columns: ieee, neurips, icml, ... [ieee]", "NAME"),
-]
-Std = Annotated[str | None, _option("Std over seeds or over clients. [seeds]", "OVER")]
-Weighted = Annotated[bool, _option("Weight clients by their test samples.", None, "--weighted")]
-Decimals = Annotated[
-    int | None, _option("Decimals of percentages in tables. [2]", "N", min=0, max=6)
-]
-Margin = Annotated[
-    float, _option("Percentage points within which a curve has converged. [1]", "POINTS", min=0)
-]
-OnlyFiles = Annotated[
-    list[str] | None, _option("Only tables, figures or page; may be repeated.", "KIND", "--only")
-]
-Watch = Annotated[
-    bool,
-    _option("Update the report as records change, until all runs have ended.", None, "--watch"),
-]
-Point = Annotated[
-    str | None,
-    _option("Evaluation point of all methods: pre or post. [each method's own]", "POINT"),
-]
-Json = Annotated[bool, _option("Print JSON, and nothing else, on stdout.", None, "--json")]
+Json = Annotated[bool, option("Print JSON, and nothing else, on stdout.", None, "--json")]
 
 EXPERIMENT: dict[str, Any] = {
     "algorithms": Annotated[
         list[str] | None,
-        _option(
+        option(
             "Methods, e.g. fedavg,fedprox,mine.py, or a set, e.g. all.",
             "NAMES",
             "--algorithms",
@@ -343,16 +250,16 @@ EXPERIMENT: dict[str, Any] = {
         ),
     ],
     "datasets": Annotated[
-        list[str] | None, _option("Data sets, e.g. digits,npz:PATH,FILE.py.", "NAMES")
+        list[str] | None, option("Data sets, e.g. digits,npz:PATH,FILE.py.", "NAMES")
     ],
-    "partitions": Annotated[list[str] | None, _option("Partitions, e.g. dir:0.1,path:2.", "KINDS")],
+    "partitions": Annotated[list[str] | None, option("Partitions, e.g. dir:0.1,path:2.", "KINDS")],
     "seeds": Annotated[
-        list[str] | None, _option("Number of seeds, or a list, e.g. 0,1,2. [1]", "N")
+        list[str] | None, option("Number of seeds, or a list, e.g. 0,1,2. [1]", "N")
     ],
     **{name: RUN[name] for name in RUN if name not in ("dataset", "partition", "seed")},
     "hparams": Annotated[
         list[str] | None,
-        _option(
+        option(
             "A hyperparameter of all methods, or of one, e.g. fedprox.mu=0.1; may be repeated.",
             "NAME=VALUE",
             "--set",
@@ -360,50 +267,50 @@ EXPERIMENT: dict[str, Any] = {
     ],
     "name": Annotated[
         str | None,
-        _option("Name of the experiment in status and report. [the file's, or grid-HASH]", "NAME"),
+        option("Name of the experiment in status and report. [the file's, or grid-HASH]", "NAME"),
     ],
     "title": Annotated[
-        str | None, _option("Title of the tables. [the file's, or methods and data sets]", "TEXT")
+        str | None, option("Title of the tables. [the file's, or methods and data sets]", "TEXT")
     ],
 }
 """What an experiment is, without a file or in place of what a file says."""
 
 Scale = Annotated[
-    str, _option("paper, small or smoke: limits rounds, seeds and samples. [paper]", "NAME")
+    str, option("paper, small or smoke: limits rounds, seeds and samples. [paper]", "NAME")
 ]
 Only = Annotated[
     list[str] | None,
-    _option(
+    option(
         "Only these runs: methods by name, title or path, or NAME=VALUE; may be repeated.", "WHICH"
     ),
 ]
 Exclude = Annotated[
-    list[str] | None, _option("Leave these runs out, named in the same way.", "WHICH")
+    list[str] | None, option("Leave these runs out, named in the same way.", "WHICH")
 ]
 Jobs = Annotated[
     int | None,
-    _option(
+    option(
         "Runs in parallel. [one per core, or as many as fit the GPUs or the cluster]", "N", min=1
     ),
 ]
-On = Annotated[str, _option("local, or ray for a Ray cluster. [local]", "PLACE")]
+On = Annotated[str, option("local, or ray for a Ray cluster. [local]", "PLACE")]
 Address = Annotated[
-    str | None, _option("Address of a Ray cluster: auto or HOST:PORT. [start one here]", "ADDRESS")
+    str | None, option("Address of a Ray cluster: auto or HOST:PORT. [start one here]", "ADDRESS")
 ]
-RunsPerGpu = Annotated[int, _option("Runs per GPU. [1]", "N", min=1)]
-RetryFailed = Annotated[bool, _option("Run failed runs again.", None, "--retry-failed")]
+RunsPerGpu = Annotated[int, option("Runs per GPU. [1]", "N", min=1)]
+RetryFailed = Annotated[bool, option("Run failed runs again.", None, "--retry-failed")]
 KeepOutdated = Annotated[
     bool,
-    _option(
+    option(
         "Keep the results of methods whose code has changed since. [run them again]",
         None,
         "--keep-outdated",
     ),
 ]
 DryRun = Annotated[
-    bool, _option("Only list the runs, with the time that they will take.", None, "--dry-run")
+    bool, option("Only list the runs, with the time that they will take.", None, "--dry-run")
 ]
 Probe = Annotated[
     bool,
-    _option("Run one round of each method for that estimate. [yes]", None, "--probe/--no-probe"),
+    option("Run one round of each method for that estimate. [yes]", None, "--probe/--no-probe"),
 ]

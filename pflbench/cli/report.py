@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from pflbench.cli import console, options
+from pflbench.cli import console, options, options_of_report
 from pflbench.errors import UserError
 
 if TYPE_CHECKING:
@@ -22,30 +22,30 @@ TITLED = ("methods", "datasets", "partitions", "scenarios")
 def report(
     ctx: typer.Context,
     folder: options.Records,
-    out: options.ReportFolder = None,
-    experiment: options.ReportedExperiments = None,
-    only: options.OnlyFiles = None,
-    proposed: options.Proposed = None,
-    methods: options.ShownMethods = None,
-    scenario: options.ShownScenarios = None,
-    rename: options.Renamed = None,
-    style: options.TableStyle = None,
-    rows: options.TableRows = None,
-    marks: options.TableMarks = None,
-    caption: options.Caption = None,
-    label: options.Label = None,
-    decimals: options.Decimals = None,
-    std: options.Std = None,
-    published: options.PublishedNumbers = None,
-    figure_methods: options.FigureMethods = None,
-    figure_size: options.FigureSize = None,
-    template: options.Template = None,
-    options_file: options.ReportFile = None,
-    round: options.ChosenRound = "last",
-    point: options.Point = None,
-    weighted: options.Weighted = False,
-    margin: options.Margin = 1.0,
-    watch: options.Watch = False,
+    out: options_of_report.ReportFolder = None,
+    experiment: options_of_report.ReportedExperiments = None,
+    only: options_of_report.OnlyFiles = None,
+    proposed: options_of_report.Proposed = None,
+    methods: options_of_report.ShownMethods = None,
+    scenario: options_of_report.ShownScenarios = None,
+    rename: options_of_report.Renamed = None,
+    style: options_of_report.TableStyle = None,
+    rows: options_of_report.TableRows = None,
+    marks: options_of_report.TableMarks = None,
+    caption: options_of_report.Caption = None,
+    label: options_of_report.Label = None,
+    decimals: options_of_report.Decimals = None,
+    std: options_of_report.Std = None,
+    published: options_of_report.PublishedNumbers = None,
+    figure_methods: options_of_report.FigureMethods = None,
+    figure_size: options_of_report.FigureSize = None,
+    template: options_of_report.Template = None,
+    options_file: options_of_report.ReportFile = None,
+    round: options_of_report.ChosenRound = "last",
+    point: options_of_report.Point = None,
+    weighted: options_of_report.Weighted = False,
+    margin: options_of_report.Margin = 1.0,
+    watch: options_of_report.Watch = False,
     as_json: options.Json = False,
 ) -> None:
     """Write tables, figures and a page for all runs in a folder. Tables are LaTeX, CSV and Markdown,
