@@ -19,6 +19,7 @@ from torch import Tensor
 from pflbench.api import Algorithm, Client, Cohort, Hparams, Message, Model, Params
 from pflbench.api import Replies, State, hparam, log
 from pflbench.ops import cross_entropy_loss, linear, local_sgd, parameters, proximal, weighted_mean
+from pflbench.ops import zeros
 
 
 @dataclass(frozen=True)
@@ -46,13 +47,13 @@ class FedDyn(Algorithm):
         return {
             "w": initial,
             "mean": initial,
-            "G": {name: torch.zeros_like(p, dtype=torch.float64) for name, p in moved.items()},
+            "G": zeros(moved, torch.float64),
             "a": torch.zeros(self.task.clients),
         }
 
     def init_client(self) -> State:
         moved = parameters(self.task, self.task.initial)
-        return {"g": {name: torch.zeros_like(p) for name, p in moved.items()}}
+        return {"g": zeros(moved)}
 
     def download(self, server: State, ids: tuple[int, ...]) -> dict[int, Message]:
         message = {"theta": server["w"]}
@@ -86,7 +87,8 @@ class FedDyn(Algorithm):
         w = dict(mean)
         for name, total in G.items():
             w[name] = (mean[name].double() + total / whole).to(mean[name].dtype)
-        log(displacement=torch.stack([(p / whole).square().sum() for p in G.values()]).sum().sqrt())
+        squares = [(total / whole).square().sum() for total in G.values()]
+        log(displacement=torch.stack(squares).sum().sqrt())
         return {"w": w, "mean": mean, "G": G, "a": a}
 
     def with_move(self, G: Params, weight: Tensor, theta: Params, w: Params) -> Params:

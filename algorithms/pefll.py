@@ -46,7 +46,7 @@ from pflbench.api import (
     UserError,
     hparam,
 )
-from pflbench.ops import cross_entropy_loss, local_sgd, optimizer_of, weighted_mean
+from pflbench.ops import cross_entropy_loss, difference, local_sgd, optimizer_of, weighted_mean
 
 
 @dataclass(frozen=True)
@@ -393,10 +393,6 @@ def initial_values(network: nn.Module, draws: torch.Generator) -> Params:
 def model_of(models: Params, i: int) -> Params:
     """The i-th of the models that were generated together."""
     return {name: p[i] for name, p in models.items()}
-
-
-def difference(first: Params, second: Params) -> Params:
-    return {name: p - second[name] for name, p in first.items()}
 
 
 def moments(v: Tensor) -> tuple[Tensor, Tensor]:

@@ -18,7 +18,8 @@ from torch import Tensor
 from torch.nn.functional import linear, relu
 
 from pflbench.api import Algorithm, Client, Cohort, Hparams, Message, Model, Params, State, hparam
-from pflbench.ops import cross_entropy_loss, initial_linear, leaves, local_sgd, values
+from pflbench.ops import cross_entropy_loss, difference, initial_linear, leaves, local_sgd, values
+from pflbench.ops import zeros
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class pFedHN(Algorithm):
         clients = self.task.clients
         v = torch.randn(clients, 1 + clients // 4, generator=self.task.generator("embeddings"))
         w = {**self.initial_hypernetwork(v.shape[1]), "v": v}
-        return {"w": w, "momentum": {name: torch.zeros_like(p) for name, p in w.items()}}
+        return {"w": w, "momentum": zeros(w)}
 
     def initial_hypernetwork(self, inputs: int) -> Params:
         """Linear layers, with ReLU between them, and an output layer for every tensor of theta."""
@@ -93,7 +94,7 @@ class pFedHN(Algorithm):
         """D_i = theta_i before local training less theta_i after it."""
         start = message["theta"]
         end = local_sgd(cross_entropy_loss, start, client, self.hp)
-        return {"D": {name: p - end[name] for name, p in start.items()}}, {}
+        return {"D": difference(start, end)}, {}
 
     def round(self, server: State, cohort: Cohort) -> State:
         for ids in self.groups(cohort):
@@ -168,13 +169,13 @@ class pFedHN(Algorithm):
             start = values(theta)
             stream = f"adapt {step}"
             end = local_sgd(cross_entropy_loss, start, client, hp, stream=stream)
-            D = [p - end[name] for name, p in start.items()]
-            (gradient,) = torch.autograd.grad(list(theta.values()), v, D)
+            D = difference(start, end)
+            (gradient,) = torch.autograd.grad(list(theta.values()), v, list(D.values()))
             server = self.descended(server, {"v": gradient})
         return values(self.generated(message["H"], server["w"]["v"]))
 
     def trained_model(self, client: Client, message: Message, reply: Message) -> Model:
-        return {name: p - reply["D"][name] for name, p in message["theta"].items()}
+        return difference(message["theta"], reply["D"])
 
 
 def clip_factor(gradient: Mapping[str, Tensor], bound: float) -> float:

@@ -19,7 +19,8 @@ from torch import Tensor
 
 from pflbench.api import Algorithm, Client, Hparams, Loss, Message, Model, Params
 from pflbench.api import Replies, State, hparam
-from pflbench.ops import cross_entropy_loss, gradient, linear, local_sgd, server_step, weighted_mean
+from pflbench.ops import cross_entropy_loss, difference, gradient, linear, local_sgd, server_step
+from pflbench.ops import weighted_mean, zeros
 
 
 @dataclass(frozen=True)
@@ -49,13 +50,11 @@ class SCAFFOLD(Algorithm):
 
     def init_server(self) -> State:
         """x; C = sum_i a_i c_i over all clients; the weights a_i of those seen so far, 0 elsewhere."""
-        C = {
-            name: torch.zeros_like(p, dtype=torch.float64) for name, p in self.task.initial.items()
-        }
-        return {"x": self.task.initial, "C": C, "a": torch.zeros(self.task.clients)}
+        x = self.task.initial
+        return {"x": x, "C": zeros(x, torch.float64), "a": torch.zeros(self.task.clients)}
 
     def init_client(self) -> State:
-        return {"c": {name: torch.zeros_like(p) for name, p in self.task.initial.items()}}
+        return {"c": zeros(self.task.initial)}
 
     def download(self, server: State, ids: tuple[int, ...]) -> dict[int, Message]:
         message = {"theta": server["x"], "c": self.global_control(server)}
@@ -74,16 +73,15 @@ class SCAFFOLD(Algorithm):
         c_i = client.state["c"]
         y = local_sgd(self.corrected_loss(c, c_i), x, client, self.hp)
         new = self.new_control(client, c, c_i, x, y)
-        change = {name: new[name] - c_i[name] for name in c_i}
-        return {"theta": y, "dc": change, "n": client.n}, {"c": new}
+        return {"theta": y, "dc": difference(new, c_i), "n": client.n}, {"c": new}
 
     def corrected_loss(self, c: Params, c_i: Params) -> Loss:
         """y <- y - eta (grad CE(y; b) + c - c_i)."""
-        return linear(cross_entropy_loss, {name: c[name] - c_i[name] for name in c})
+        return linear(cross_entropy_loss, difference(c, c_i))
 
     def new_control(self, client: Client, c: Params, c_i: Params, x: Params, y: Params) -> Params:
         if self.hp.control == "none":
-            return {name: torch.zeros_like(p) for name, p in c_i.items()}
+            return zeros(c_i)
         if self.hp.control == "full":
             return self.full_gradient(client, x)
         steps = client.steps(self.hp.epochs * math.ceil(len(client.y) / self.hp.batch_size))
@@ -101,7 +99,7 @@ class SCAFFOLD(Algorithm):
 
     def full_gradient(self, client: Client, x: Params) -> Params:
         """grad CE(x) over all training data."""
-        total = {name: torch.zeros_like(p) for name, p in x.items()}
+        total = zeros(x)
         net = self.net(x)
         for inputs, y in client.samples():
             g = gradient(net, inputs, y, name="")(dict(net.named_parameters()))
@@ -119,7 +117,8 @@ class SCAFFOLD(Algorithm):
             change = replies[id]["dc"]
             C = {name: total + weights[id] * change[name].double() for name, total in C.items()}
             a[id] = weights[id]
-        return {"x": server_step(self.task, self.hp.server_lr, mean, server["x"]), "C": C, "a": a}
+        x = server_step(self.task, self.hp.server_lr, mean, server["x"])
+        return {"x": x, "C": C, "a": a}
 
     def client_weights(self, replies: Replies) -> dict[int, Tensor]:
         """a_i: n_i, or 1 for every client."""

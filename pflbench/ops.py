@@ -91,6 +91,16 @@ def blend(weight: Tensor | float, first: Params, second: Params) -> Params:
     return {name: weight * first[name] + (1 - weight) * second[name] for name in first}
 
 
+def zeros(theta: Params, dtype: torch.dtype | None = None) -> Params:
+    """0 of theta's shape; of its type unless one is given."""
+    return {name: torch.zeros_like(p, dtype=dtype) for name, p in theta.items()}
+
+
+def difference(first: Params, second: Params) -> Params:
+    """first - second."""
+    return {name: p - second[name] for name, p in first.items()}
+
+
 def parameters(task: Task, theta: Params) -> Params:
     """theta without running statistics, if it has any."""
     return {name: p for name, p in theta.items() if name not in task.statistics}

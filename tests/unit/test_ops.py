@@ -228,6 +228,16 @@ def test_body_and_head_are_parts_of_the_network():
     assert ops.phi({"bodywork.w": torch.zeros(1)}) == ops.pi({"headless.w": torch.zeros(1)}) == {}
 
 
+def test_zeros_and_differences_by_hand():
+    first = {"w": torch.tensor([1.0, 2.0]), "b": torch.tensor([5.0])}
+    second = {"w": torch.tensor([4.0, 0.5]), "b": torch.tensor([5.0])}
+    found = ops.difference(first, second)
+    assert {name: p.tolist() for name, p in found.items()} == {"w": [-3.0, 1.5], "b": [0.0]}
+    nothing = ops.zeros(first, torch.float64)
+    assert nothing["w"].dtype == torch.float64 and ops.zeros(first)["w"].dtype == torch.float32
+    assert {name: p.tolist() for name, p in nothing.items()} == {"w": [0.0, 0.0], "b": [0.0]}
+
+
 def test_blend_by_hand():
     first, second = {"w": torch.tensor([4.0, 8.0])}, {"w": torch.tensor([0.0, 16.0])}
     assert ops.blend(0.25, first, second)["w"].tolist() == [1.0, 14.0]
