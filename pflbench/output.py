@@ -36,3 +36,8 @@ def warnings_in_one_line() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.showwarning = show
         yield
+
+
+def plural(number: str | int, word: str) -> str:
+    """ "1 seed", "5 seeds"."""
+    return f"{number} {word}{'' if str(number) == '1' else 's'}"

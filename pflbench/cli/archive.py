@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from pflbench.output import plural
+
 
 def archive(
     folder: Annotated[Path, typer.Argument(help="A folder of runs, e.g. results/runs.")],
@@ -22,7 +24,7 @@ def archive(
     file = out or folder.with_name(f"{folder.name}{archive.ENDING}")
     made = archive.write(folder, file, versions.current)
     left_out = f"; not finished and left out: {made.unfinished}" if made.unfinished else ""
-    print(f"{made.runs} runs in {file}, {made.bytes / 1000:,.0f} kB{left_out}")
+    print(f"{plural(made.runs, 'run')} in {file}, {made.bytes / 1000:,.0f} kB{left_out}")
 
 
 def unpack(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pflbench.cli import console
 from pflbench.errors import RunFailed, UserError
+from pflbench.output import plural
 
 if TYPE_CHECKING:
     from pflbench.records.plan import Plan, Planned
@@ -55,12 +56,12 @@ def show(
         console.table(HEADERS, _rows(mine, ended, cost))
         number = len({planned.id for planned in mine})
         done = len({planned.id for planned in mine} & ended)
-        print(f"{number} runs at scale {plan.scale}, {done} of them have ended")
+        print(f"{plural(number, 'run')} at scale {plan.scale}, {done} of them have ended")
     for line in outdated_methods(states.values()):
         print(f"outdated: {line}")
     if cost:
         needed = duration(sum(cost.values()) / jobs)
-        print(f"about {needed} with {jobs} jobs, from one round of each method here")
+        print(f"about {needed} with {plural(jobs, 'job')}, from one round of each method here")
     elif why:
         print(f"no estimate of the time: {why}")
 

@@ -6,6 +6,7 @@ import typer
 
 from pflbench.cli import options
 from pflbench.errors import UserError
+from pflbench.output import plural
 
 
 def export(
@@ -28,4 +29,8 @@ def export(
         for run, status in runs.items():
             export.export(run, status, one)
         kind = name.partition("=")[0]
-        print("; ".join(filter(None, [f"{len(runs)} runs to {kind}: {one.place}", one.hint])))
+        print(
+            "; ".join(
+                filter(None, [f"{plural(len(runs), 'run')} to {kind}: {one.place}", one.hint])
+            )
+        )

@@ -10,6 +10,7 @@ import typer
 
 from pflbench.cli import console, options, options_of_report
 from pflbench.errors import UserError
+from pflbench.output import plural
 
 if TYPE_CHECKING:
     from pflbench.records.report_options import ReportOptions
@@ -167,7 +168,7 @@ def _tell(made: "Report") -> None:
         rest = [state for state in states.values() if state != "finished"]
         if rest:
             counts = ", ".join(f"{rest.count(state)} {state}" for state in dict.fromkeys(rest))
-            print(f"{experiment.plan.name}: {len(states)} runs, of them {counts}")
+            print(f"{experiment.plan.name}: {plural(len(states), 'run')}, of them {counts}")
     for line in outdated_methods(run for one in made.experiments for run in one.runs):
         print(f"outdated: {line}; sweep runs them again")
     folders: dict[Path, dict[str, None]] = {}

@@ -11,6 +11,7 @@ import typer
 from pflbench.cli import asked, console, options
 from pflbench.cli.interrupt import exit_code, sigterm_as_ctrl_c
 from pflbench.errors import RunFailed, UserError
+from pflbench.output import plural
 from pflbench.sweep.launchers.machine import cores, launcher
 
 if TYPE_CHECKING:
@@ -105,9 +106,10 @@ def _left_out(plans: "list[Plan]", out: Path) -> list[str]:
         for one in plans:
             gone = before.get(one.name, set()) - {stem_of(run.id) for run in one.runs}
             if gone:
+                which = "1 run is" if len(gone) == 1 else f"{len(gone)} runs are"
                 said.append(
-                    f"{len(gone)} runs are no longer part of experiment {one.name}; --only runs a part"
-                    " of an experiment, --name makes a new one"
+                    f"{which} no longer part of experiment {one.name}; --only runs a part of an"
+                    " experiment, --name makes a new one"
                 )
     return said
 
@@ -163,7 +165,7 @@ def _tell(made: "Sweep", out: Path, as_json: bool) -> None:
         console.dump({"folder": str(out), "runs": made.ended, "outdated": outdated})
     else:
         words = ", ".join(f"{counts[state]} {state}" for state in states if counts[state])
-        print(f"{len(made.runs)} runs: {words}; records in {out}")
+        print(f"{plural(len(made.runs), 'run')}: {words}; records in {out}")
     for run, state in made.ended.items():
         if state not in ("finished", "outdated"):
             end = made.leases.status(run)

@@ -15,6 +15,7 @@ import typer
 from pflbench.cli import asked, console, options
 from pflbench.cli.interrupt import exit_code, sigterm_as_ctrl_c
 from pflbench.errors import RunFailed, UserError
+from pflbench.output import plural
 from pflbench.sweep.launchers.machine import cores, local_launcher
 
 if TYPE_CHECKING:
@@ -262,10 +263,10 @@ def _dry_run(
     columns = [name for name in rows[0] if name != "scenario"]
     shown = dict.fromkeys(tuple(str(row[name]) for name in columns) for row in rows)
     console.table(columns, shown)
-    print(f"{_size(found, trials)}: {sum(times.values())} runs")
+    print(f"{_size(found, trials)}: {plural(sum(times.values()), 'run')}")
     if seconds is not None:
         time = duration(seconds / jobs)
-        print(f"about {time} with {jobs} jobs, from one round of each method here")
+        print(f"about {time} with {plural(jobs, 'job')}, from one round of each method here")
     elif why:
         print(f"no estimate of the time: {why}")
 
@@ -290,8 +291,8 @@ def _size(found: "Sequence[Study]", trials: int) -> str:
     scenarios = len({study.scenario for study in found})
     budgets = sorted({study.budget(trials) for study in found})
     parts = [
-        f"{len(found) // scenarios} methods",
-        f"{scenarios} scenarios",
+        plural(len(found) // scenarios, "method"),
+        plural(scenarios, "scenario"),
         f"{' or '.join(map(str, budgets))} trials",
     ]
     if len(found[0].first) > 1:

@@ -29,8 +29,3 @@ def span(numbers: Iterable[int]) -> str:
     """ "5", "1 to 5", "6,000"."""
     found = sorted(set(numbers)) or [0]
     return f"{found[0]:,}" if len(found) == 1 else f"{found[0]:,} to {found[-1]:,}"
-
-
-def plural(number: str | int, word: str) -> str:
-    """ "1 seed", "5 seeds"."""
-    return f"{number} {word}{'' if str(number) == '1' else 's'}"

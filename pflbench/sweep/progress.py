@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from typing import Any
 
-from pflbench.output import show
+from pflbench.output import plural, show
 from pflbench.records.status import STATES, RunStatus
 from pflbench.records.time_left import duration, time_left
 from pflbench.sweep.scheduler import Sweep
@@ -67,7 +67,7 @@ class SweepProgress:
         parts = [f"{counts[label]} {label}" for label in STATES if counts[label]]
         left = time_left(self.known.values(), counts["running"])
         ahead = counts["running"] + counts["missing"]
-        return f"{len(self.known)} runs: {', '.join(parts)}" + (
+        return f"{plural(len(self.known), 'run')}: {', '.join(parts)}" + (
             f"; {duration(left)} left" if left and ahead else ""
         )
 

@@ -159,7 +159,7 @@ def test_runs_that_options_take_out_of_an_experiment_are_told(call: Call):
     assert call(*words, "--only", "local")[2] == ""
     assert call(*words, "--algorithms", "local", "--name", "other")[2] == ""
     code, _, err = call(*words, "--algorithms", "local")
-    note = "pflbench: note: 1 runs are no longer part of experiment mine; --only runs a part"
+    note = "pflbench: note: 1 run is no longer part of experiment mine; --only runs a part"
     assert (code, err.count("\n"), err.startswith(note)) == (0, 1, True)
 
 

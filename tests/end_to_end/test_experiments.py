@@ -317,7 +317,7 @@ def test_a_dry_run_with_the_data_estimates(call: Call, tmp_path: Path):
     assert (code, err) == (0, "")
     *_, count, time = out.splitlines()
     assert count == "2 runs at scale smoke, 0 of them have ended"
-    assert re.match(r"about (\d+ min )?\d+ s with 1 jobs", time)
+    assert re.match(r"about (\d+ min )?\d+ s with 1 job,", time)
     runs = json.loads(call(*words, "--json")[1])["runs"]
     assert [(run["state"], run["seconds"] > 0) for run in runs] == [("missing", True)] * 2
     assert list(tmp_path.iterdir()) == []

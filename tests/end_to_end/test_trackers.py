@@ -182,7 +182,7 @@ def test_damaged_and_unfinished_runs_are_not_exported(call, runs, tmp_path):
     damaged, unfinished = run_folders(tmp_path / "copy")
     (unfinished / "status.json").unlink()
     code, out, _ = call("export", "copy", "--to", "tensorboard")
-    assert (code, out.split(" to ")[0]) == (0, "1 runs")
+    assert (code, out.split(" to ")[0]) == (0, "1 run")
     with (damaged / "rounds.jsonl").open("a") as file:
         file.write("{}\n")
     code, _, err = call("export", "copy", "--to", "tensorboard")

@@ -199,7 +199,7 @@ def test_a_dry_run_shows_what_is_searched_and_writes_nothing(file: Path, tmp_pat
         ["FedProx", "mu", "0.01", "0.0001", "..", "10.0,", "log"],
         ["Local", "lr", "0.003", "0.0001", "..", "1.0,", "log"],
     ]
-    assert "2 methods x 1 scenarios x 8 trials x 2 seeds: 32 runs\nabout " in out
+    assert "2 methods x 1 scenario x 8 trials x 2 seeds: 32 runs\nabout " in out
     assert not (tmp_path / "none").exists()
 
 
@@ -212,7 +212,7 @@ def test_a_grid_is_tried_as_it_is_written(file: Path, tmp_path: Path, call):
     (row,) = csv.DictReader((tmp_path / "out/tuning.csv").read_text().splitlines())
     assert (row["trials"], row["values"]) == ("2", f"lr={0.1 if row['trial'] == '1' else 0.01}")
     code, said, _ = call("tune", str(file), "--grid", "lr=0.01,0.1", "--dry-run", "--no-probe")
-    assert (code, said.splitlines()[-1]) == (0, "2 methods x 1 scenarios x 2 or 3 trials: 5 runs")
+    assert (code, said.splitlines()[-1]) == (0, "2 methods x 1 scenario x 2 or 3 trials: 5 runs")
     more = ["--grid", "lr=0.01,0.1", "--grid", "fedprox.mu=0.1,1"]
     code, said, _ = call("tune", str(file), *more, "--dry-run", "--no-probe")
     assert [line.split()[:2] for line in said.splitlines()[1:4]] == [

@@ -149,7 +149,7 @@ def test_a_log_is_quiet_between_ends_for_a_minute(tmp_path, clock, capsys):
     for step in (0, 30, 29, 2, 59, 2):
         clock.now += step
         told.watch(sweep, None)
-    assert capsys.readouterr().out == "1 runs: 1 missing\n" * 3  # at 0, 61 and 122 s
+    assert capsys.readouterr().out == "1 run: 1 missing\n" * 3  # at 0, 61 and 122 s
 
 
 def test_ends_within_a_minute_have_a_line_each_and_no_more(tmp_path, clock, capsys, monkeypatch):
@@ -213,7 +213,7 @@ def test_a_run_that_another_sweep_holds_is_looked_at_now_and_then_until_it_ends(
         '"event"'
     ) == 1  # nothing was started here
     assert capsys.readouterr().out.splitlines() == [
-        "1 runs: 1 running",
+        "1 run: 1 running",
         "1/1 finished: fedavg, digits iid, seed 0 in 0 s",
     ]
 

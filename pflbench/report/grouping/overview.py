@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from pflbench.output import plural
 from pflbench.records.report_options import ReportOptions
 from pflbench.report import styles
 from pflbench.report.figures import style
@@ -17,7 +18,7 @@ from pflbench.report.figures.style import Look
 from pflbench.report.grouping import layout
 from pflbench.report.grouping.headings import Heading
 from pflbench.report.load.runs import Choice, Experiment, Floats, Numbers
-from pflbench.report.words import ROUND, plural, span
+from pflbench.report.words import ROUND, span
 
 LATER = ("missing", "running")
 NAMED = 6  # methods with unfinished runs that a caption names; of more it says the number

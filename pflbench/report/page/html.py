@@ -17,6 +17,7 @@ import jinja2
 from markupsafe import Markup
 
 from pflbench import __version__
+from pflbench.output import plural
 from pflbench.records import json_text
 from pflbench.records.status import OUTDATED, STATES
 from pflbench.report.load.runs import Choice, Experiment
@@ -24,7 +25,6 @@ from pflbench.report.page.chart import chart
 from pflbench.report.page.run_data import embedded
 from pflbench.report.render.parts import Section, TablePart
 from pflbench.report.summary import caption
-from pflbench.report.words import plural
 
 TEMPLATE = Path(__file__).parent / "template"
 SCRIPTS = ("charts.js", "page.js")

@@ -1,9 +1,10 @@
 """What captions of tables say of an experiment: how its numbers came about."""
 
+from pflbench.output import plural
 from pflbench.report.grouping.headings import differing, phrase, unusual, value
 from pflbench.report.grouping.layout import Layout, counted
 from pflbench.report.load.runs import Choice
-from pflbench.report.words import POINTS, ROUND, plural, span
+from pflbench.report.words import POINTS, ROUND, span
 
 
 def how(layout: Layout, choice: Choice) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from pflbench.output import plural
 from pflbench.report.grouping.layout import Layout, counted, seeds
 from pflbench.report.load.runs import Numbers
 from pflbench.report.render.grid import SIGNIFICANT, Head, Value, grid, label_of, without_empty
@@ -13,7 +14,6 @@ from pflbench.report.render.parts import TablePart
 from pflbench.report.stats.convergence import DID_NOT_IMPROVE, convergence_round
 from pflbench.report.tables.captions import over_seeds, scale
 from pflbench.report.tables.notes import below_tables, once_per_method, title_of
-from pflbench.report.words import plural
 
 BASELINE = "FedAvg"
 WINDOW = 10  # evaluated rounds of the moving average

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from pflbench.output import plural
 from pflbench.records.verification import DAMAGED, ENDED
 from pflbench.report.grouping.headings import Heading, differing, phrase, unusual
 from pflbench.report.grouping.layout import Layout, counted, outdated
@@ -10,7 +11,7 @@ from pflbench.report.load.runs import Choice, Numbers
 from pflbench.report.render.grid import OUTDATED
 from pflbench.report.render.marks import Row
 from pflbench.report.tables.captions import shared_fields
-from pflbench.report.words import POINTS, plural
+from pflbench.report.words import POINTS
 
 STATES = (*ENDED, DAMAGED, "running", "missing")
 REASONS = 10  # failed, diverged or damaged runs of which a note says why
