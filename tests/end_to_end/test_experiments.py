@@ -137,6 +137,7 @@ def test_the_rates_of_the_digits_come_from_three_trials_of_every_method():
 def test_the_rates_of_cifar10_are_those_that_were_tuned():
     with (ROOT / "results" / "cifar10-tuning.csv").open() as file:
         best = {row["method"]: row["values"] for row in csv.DictReader(file)}
+    assert best.pop("PerFedAvg") == "lr=0.09"  # where it diverges: it has its default
     for run in planned("cifar10").runs:
         title = registry.load(run.plugin).title
         rate = run.config["hparams"]["lr"]
