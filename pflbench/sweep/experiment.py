@@ -85,7 +85,7 @@ def overridden(table: Mapping[str, Any], given: Mapping[str, Any]) -> Table:
         if key in table and key not in given:
             new[key] = [_without(block, given) for block in _tables(table, key)]
     new["hparams"] = {**_table(table, "hparams"), **_table(given, "hparams")}
-    methods = _table(table, "methods")
+    methods = _methods_without(table, given)
     for name, values in _table(given, "methods").items():
         there = _table(methods, name)
         methods = {
@@ -103,9 +103,18 @@ def _without(block: Table, given: Mapping[str, Any]) -> Table:
             k: v for k, v in _table(block, "hparams").items() if k not in _table(given, "hparams")
         }
     if "methods" in kept:
-        methods, own = _table(block, "methods"), _table(given, "methods")
-        kept["methods"] = {k: _without(_table(methods, k), _table(own, k)) for k in methods}
+        kept["methods"] = _methods_without(block, given)
     return kept
+
+
+def _methods_without(block: Mapping[str, Any], given: Mapping[str, Any]) -> Table:
+    """What a block says of single methods, but for what is given for these or for all methods."""
+    for_all, own = _table(given, "hparams"), _table(given, "methods")
+    found = {}
+    for name, values in _table(block, "methods").items():
+        hparams = {**for_all, **_table(_table(own, name), "hparams")}
+        found[name] = _without(values, {**_table(own, name), "hparams": hparams})
+    return found
 
 
 def make(

@@ -578,6 +578,24 @@ def test_a_plan_goes_by_scenarios_then_seeds_then_methods(tmp_path):
     assert shown(plan(tmp_path, text).runs, "data_fraction", "seed", "algorithm") == expected
 
 
+def test_what_is_given_for_all_methods_holds_for_those_with_values_of_their_own(tmp_path):
+    table = {
+        "algorithms": ["fedavg", "fedprox"],
+        "methods": {"fedprox": {"hparams": {"lr": 0.05, "mu": 0.5}}},
+        "variants": [{"methods": {"fedavg": {"hparams": {"lr": 0.07}}}}],
+    }
+
+    def rates(**given: Any) -> dict[str, float]:
+        runs = experiment.make("mine", experiment.overridden(table, given)).runs
+        assert runs[1].config["hparams"]["mu"] == 0.5
+        return {run.config["algorithm"]: run.config["hparams"]["lr"] for run in runs}
+
+    assert rates() == {"fedavg": 0.07, "fedprox": 0.05}
+    assert rates(hparams={"lr": "0.2"}) == {"fedavg": 0.2, "fedprox": 0.2}
+    one = {"fedavg": {"hparams": {"lr": "0.3"}}}
+    assert rates(hparams={"lr": "0.2"}, methods=one) == {"fedavg": 0.3, "fedprox": 0.2}
+
+
 def test_what_is_given_holds_in_blocks_too_and_leaves_their_other_hyperparameters(tmp_path):
     table = experiment.read("weighting")
     faster = experiment.make(
