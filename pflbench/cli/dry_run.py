@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pflbench.records.plan import Plan, Planned
 
 HEADERS = ["scenario", "variant", "methods", "seeds", "runs", "ended", "core time"]
-PATIENCE = 5.0  # seconds until a person is told what takes so long
+PATIENCE = 5.0  # seconds until a note says what takes so long
 
 
 def show(

@@ -88,10 +88,8 @@ def overridden(table: Mapping[str, Any], given: Mapping[str, Any]) -> Table:
     methods = _methods_without(table, given)
     for name, values in _table(given, "methods").items():
         there = _table(methods, name)
-        methods = {
-            **methods,
-            name: {**there, **values, "hparams": {**_table(there, "hparams"), **values["hparams"]}},
-        }
+        hparams = {**_table(there, "hparams"), **values["hparams"]}
+        methods[name] = {**there, **values, "hparams": hparams}
     return {**new, "methods": methods}
 
 
