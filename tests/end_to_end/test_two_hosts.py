@@ -1,6 +1,7 @@
 """Ray on hosts of their own: one that is cut off in the middle, and a cluster that asks for a token."""
 
 import contextlib
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -69,7 +70,9 @@ def test_a_host_that_is_cut_off_in_the_middle_changes_nothing(hosts, folder):
     assert processes[-1].returncode == 0, said
     assert "4 runs: 4 finished" in said
     assert numbers(out) == numbers(folder / "local")
-    assert in_the_middle, "the cable was cut too late"
+    lost = set(re.findall(r"node with node id: (\w+) .*marked dead", said))
+    assert len(lost) == 1, said
+    assert lost <= {host for _, host in in_the_middle}, "the cable was cut too late"
 
 
 def log(folder: Path, name: str) -> str:
