@@ -223,7 +223,8 @@ def _tell(out: Path, table: "Table", found: "Sequence[Study]", as_json: bool) ->
         console.dump({"rows": rows, "written": [str(path) for path in written]})
     else:
         console.table([*rows[0]], map(tuning_results.cells, rows))
-        print(textwrap.fill(tuning_results.caption(found), 110))
+        for text in filter(None, [tuning_results.caption(found), tuning_results.at_an_end(found)]):
+            print(textwrap.fill(text, 110))
         print(f"written to {out}: {', '.join(path.name for path in written)}")
     for run in (run for study in found for run in (*study.diverged, *study.unfinished)):
         status = Leases(out).status(run.id)

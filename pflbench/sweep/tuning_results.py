@@ -18,7 +18,8 @@ from pflbench.sweep.tuning import Study
 def write(folder: Path, table: Table, found: Sequence[Study]) -> list[Path]:
     """`tuning.md` and `tuning.csv`; `tuned.toml` too if every study has all its trials."""
     made = rows(found)
-    files = {"tuning.csv": _csv(made), "tuning.md": f"{caption(found)}\n\n{_markdown(made)}\n"}
+    page = [caption(found), _markdown(made), *filter(None, [at_an_end(found)])]
+    files = {"tuning.csv": _csv(made), "tuning.md": "\n\n".join(page) + "\n"}
     if not any(study.unfinished for study in found):
         best = plugins.for_file(tuned(table, found), folder / "tuned.toml")
         files["tuned.toml"] = tomli_w.dumps(best)
@@ -84,6 +85,29 @@ def caption(found: Sequence[Study]) -> str:
         f" point, tuning seed {seeds}. default: the first trial, with the experiment's own values."
         " best: the highest of all trials, so it is optimistic. A trial that diverged counts as 0."
     )
+
+
+def at_an_end(found: Sequence[Study]) -> str:
+    """Of grids: the best values that are the largest or the smallest of those tried, and whose they
+    are. "" if there are none.
+    """
+    methods: dict[str, list[str]] = {}
+    for study in found:
+        if study.grid is None or not study.scores:
+            continue
+        for name, best in study.trials[study.best].values.items():
+            tried = {trial.values[name] for trial in study.trials}
+            if len(tried) == 1 or isinstance(best, bool) or not isinstance(best, int | float):
+                continue
+            for end, is_it in (("largest", max(tried) == best), ("smallest", min(tried) == best)):
+                if is_it:
+                    methods.setdefault(f"{name}={best}, the {end} tried", []).append(
+                        study.method.title
+                    )
+    if not methods:
+        return ""
+    listed = [f"{what} ({', '.join(dict.fromkeys(whose))})" for what, whose in methods.items()]
+    return f"At an end of the grid, where values beyond may be better: {'; '.join(listed)}."
 
 
 def _best(study: Study) -> Table:

@@ -238,6 +238,27 @@ def test_a_grid_is_the_default_and_all_its_points_once_and_needs_no_optuna(
     assert again.done == []
 
 
+def test_best_values_at_an_end_of_a_grid_are_named(tmp_path: Path):
+    grid = {"lr": ["0.003", "0.1", "0.3"], "fedprox.lr": ["0.02", "0.1"], "fedprox.mu": ["0.01"]}
+    found = searched(tmp_path, 20, grid=grid)
+    said = (
+        "At an end of the grid, where values beyond may be better: lr=0.1, the largest tried (FedProx)."
+    )
+    assert tuning_results.at_an_end(found) == said  # FedAvg's 0.1 is inside, mu has one value
+    tuning_results.write(tmp_path, TABLE, found)
+    assert (tmp_path / "tuning.md").read_text().splitlines()[-1] == said
+    low = searched(tmp_path / "low", 20, grid={"lr": ["0.2", "0.1"]}, only=["fedavg"])
+    assert tuning_results.at_an_end(low) == ""  # the default, 0.01, is below
+    high = searched(tmp_path / "high", 20, grid={"lr": ["0.001"]})
+    assert "lr=0.01, the largest tried (FedAvg, FedProx)" in tuning_results.at_an_end(high)
+    small = searched(tmp_path / "small", 20, lambda hparams: 1 - hparams["lr"], grid={"lr": ["1"]})
+    assert "lr=0.01, the smallest tried (FedAvg, FedProx)" in tuning_results.at_an_end(small)
+
+
+def test_a_search_has_no_ends_to_name(tmp_path: Path):
+    assert tuning_results.at_an_end(searched(tmp_path, 9)) == ""
+
+
 def test_a_grid_may_have_values_of_one_method(tmp_path: Path):
     grid = {"lr": ["0.01", "0.1"], "FedProx.mu": ["0.5"], "fedprox.lr": ["0.2"]}
     fedavg, fedprox = searched(tmp_path, 20, grid=grid)
