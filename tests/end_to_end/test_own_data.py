@@ -184,7 +184,7 @@ def test_the_example_runs_as_it_is(call: Call, tmp_path: Path):
     fine(call, "sweep", str(EXAMPLES / "sensors.toml"), *short, "--quiet")
     fine(call, "report", "runs", "--only", "tables")
     table = (tmp_path / "runs/report/sensors/accuracy.md").read_text()
-    for words in ("Sensors: natural", "3 domains", "0.5 of the training samples"):
+    for words in ("Sensors: natural", "3 domains", "50 % of the training samples"):
         assert words in table
 
 

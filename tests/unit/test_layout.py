@@ -133,13 +133,21 @@ def test_columns_that_read_the_same_say_how_they_differ():
     ]
     columns = layout(*runs).columns
     assert [column.title for column in columns] == [
-        "Digits, 0.05 of the training samples",
-        "Digits, 0.1 of the training samples",
+        "Digits, 5 % of the training samples",
+        "Digits, 10 % of the training samples",
         "Synthetic (classes=10)",
         "Synthetic (classes=47)",
     ]
-    assert columns[0].line == "Digits, Dirichlet 0.1, N=20, 0.05 of the training samples"
+    assert columns[0].line == "Digits, Dirichlet 0.1, N=20, 5 % of the training samples"
     assert len({column.key for column in columns}) == 4
+
+
+def test_a_column_with_all_of_what_others_lack_says_so():
+    runs = [run(data_fraction=share, participation=share, words="dir:0.1") for share in (1.0, 0.5)]
+    assert [column.title for column in layout(*runs).columns] == [
+        "Digits, all clients in every round, all training samples",
+        "Digits, 50 % of the clients per round, 50 % of the training samples",
+    ]
 
 
 def test_runs_of_different_scenarios_never_share_a_cell():

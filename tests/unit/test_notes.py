@@ -86,7 +86,7 @@ def test_methods_with_different_partitions_of_the_data():
 def test_fields_of_the_configuration_of_some_scenarios_only():
     found = layout(run(), run(clients=100, participation=0.5, words="many"))
     assert section_notes(found, Choice()) == [
-        "Digits, Dirichlet 0.1, N=100, many: 0.5 of the clients per round."
+        "Digits, Dirichlet 0.1, N=100, many: 50 % of the clients per round."
     ]
     assert "clients per round" not in how(found, Choice())
     shares = (0.05, 0.1)

@@ -42,6 +42,15 @@ PHRASES = {
     "standardize": "features standardized: {}",
     "slow_work": "slow clients do {} of their batches",
 }
+ALL = {"participation": "all clients in every round", "data_fraction": "all training samples"}
+PERCENT = (
+    "participation",
+    "data_fraction",
+    "validation",
+    "test_fraction",
+    "slow_clients",
+    "slow_work",
+)
 IN_HEADINGS = ("dataset", "partition", "clients", "rounds")  # every table says these
 NO_EFFECT = ("representations",)  # on numbers
 
@@ -87,7 +96,15 @@ def differing(configs: Sequence[Config]) -> list[str]:
 
 def phrase(config: Config, names: Sequence[str]) -> str:
     """Fields in words."""
-    return ", ".join(PHRASES.get(name, name + "={}").format(value(config, name)) for name in names)
+    return ", ".join(_words(name, value(config, name)) for name in names)
+
+
+def _words(name: str, found: Any) -> str:
+    """A field in words: "10 % of the training samples"."""
+    if found == 1 and name in ALL:
+        return ALL[name]
+    shown = f"{100 * found:g} %" if name in PERCENT else found
+    return PHRASES.get(name, name + "={}").format(shown)
 
 
 def unusual(config: Config) -> list[str]:
