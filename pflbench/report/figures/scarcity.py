@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from pflbench.records.report_options import ReportOptions
 from pflbench.report.figures import style
 from pflbench.report.figures.learning import BEST, MANY
-from pflbench.report.grouping.headings import FIELDS, in_words, value
+from pflbench.report.grouping.headings import FIELDS, partition_title, value
 from pflbench.report.grouping.overview import Group, Overview
 from pflbench.report.render.parts import FigurePart
 
@@ -22,7 +23,7 @@ def draw(seen: Overview) -> Iterator[FigurePart | str]:
     varied = _varied(seen)
     if not varied:
         return
-    panels = _panels(varied)
+    panels = _panels(varied, seen.options)
     if not panels:
         yield "No accuracies against the data fraction: fewer than two fractions have an accuracy."
         return
@@ -60,13 +61,13 @@ def _fraction(group: Group) -> float:
     return float(group.config["data_fraction"])
 
 
-def _panels(varied: Sequence[Sequence[Group]]) -> Panels:
+def _panels(varied: Sequence[Sequence[Group]], options: ReportOptions) -> Panels:
     panels: Panels = {}
     for groups in varied:
         known = sorted((group for group in groups if group.finished), key=_fraction)
         if len(set(map(_fraction, known))) > 1:
             scenario, config = groups[0].scenario, groups[0].config
-            title = f"{scenario.data}, {in_words(config['partition'])}, N={config['clients']}"
+            title = f"{scenario.data}, {partition_title(config, options)}, N={config['clients']}"
             panels[title if title not in panels else f"{title} ({len(panels) + 1})"] = known
     return panels
 

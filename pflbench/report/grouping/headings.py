@@ -123,7 +123,7 @@ def headings(
     """
     configs = {key: runs[0].planned.config for key, runs in columns.items()}
     data = _distinct({key: _title(runs, options) for key, runs in columns.items()}, columns)
-    words = {key: _partition(config, options) for key, config in configs.items()}
+    words = {key: partition_title(config, options) for key, config in configs.items()}
     extras = _extras(columns, data)
     heads = _heads(configs, data, words)
     if paper:
@@ -149,7 +149,8 @@ def _joined(*parts: str) -> str:
     return ", ".join(filter(None, parts))
 
 
-def _partition(config: Config, options: ReportOptions) -> str:
+def partition_title(config: Config, options: ReportOptions) -> str:
+    """A partition as the options call it, or in words."""
     partition = str(config["partition"])
     return options.titles.partitions.get(partition) or in_words(partition)
 
