@@ -427,7 +427,9 @@ def test_accuracy_against_local_data_has_a_panel_for_every_partition():
         "25\n(45)",
     ]
     assert legend(part) == ["FedCoSR", "FedAvg"]
-    renamed = one(scarcity.draw, *runs, report={"titles": {"partitions": {"path:2": "two classes"}}})
+    renamed = one(
+        scarcity.draw, *runs, report={"titles": {"partitions": {"path:2": "two classes"}}}
+    )
     assert renamed.figure.axes[1].get_title(loc="left") == "Digits, two classes, N=4"
 
 

@@ -241,9 +241,7 @@ def test_a_grid_is_the_default_and_all_its_points_once_and_needs_no_optuna(
 def test_best_values_at_an_end_of_a_grid_are_named(tmp_path: Path):
     grid = {"lr": ["0.003", "0.1", "0.3"], "fedprox.lr": ["0.02", "0.1"], "fedprox.mu": ["0.01"]}
     found = searched(tmp_path, 20, grid=grid)
-    said = (
-        "At an end of the grid, where values beyond may be better: lr=0.1, the largest tried (FedProx)."
-    )
+    said = "At an end of the grid, where values beyond may be better: lr=0.1, the largest tried (FedProx)."
     assert tuning_results.at_an_end(found) == said  # FedAvg's 0.1 is inside, mu has one value
     tuning_results.write(tmp_path, TABLE, found)
     assert (tmp_path / "tuning.md").read_text().splitlines()[-1] == said
