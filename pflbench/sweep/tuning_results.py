@@ -96,18 +96,23 @@ def at_an_end(found: Sequence[Study]) -> str:
         if study.grid is None or not study.scores:
             continue
         for name, best in study.trials[study.best].values.items():
-            tried = {trial.values[name] for trial in study.trials}
-            if len(tried) == 1 or isinstance(best, bool) or not isinstance(best, int | float):
+            tried = {
+                value for value in (trial.values[name] for trial in study.trials) if _number(value)
+            }
+            if len(tried) == 1 or not _number(best):
                 continue
             for end, is_it in (("largest", max(tried) == best), ("smallest", min(tried) == best)):
                 if is_it:
-                    methods.setdefault(f"{name}={best}, the {end} tried", []).append(
-                        study.method.title
-                    )
+                    what = f"{name}={best}, the {end} tried"
+                    methods.setdefault(what, []).append(study.method.title)
     if not methods:
         return ""
     listed = [f"{what} ({', '.join(dict.fromkeys(whose))})" for what, whose in methods.items()]
     return f"At an end of the grid, where values beyond may be better: {'; '.join(listed)}."
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _best(study: Study) -> Table:

@@ -253,6 +253,18 @@ def test_best_values_at_an_end_of_a_grid_are_named(tmp_path: Path):
     assert "lr=0.01, the smallest tried (FedAvg, FedProx)" in tuning_results.at_an_end(small)
 
 
+def test_only_numbers_have_ends(tmp_path: Path):
+    def at_a_rate(hparams: Mapping[str, Any]) -> float:
+        return hparams["ft_lr"] or 0.05  # whose default is none
+
+    table = {**TABLE, "algorithms": ["fedavgft"]}
+    grid = {"ft_lr": ["0.01", "0.1"], "ft_part": ["full", "head"]}
+    found = searched(tmp_path, 20, at_a_rate, table=table, grid=grid)
+    assert tuning_results.at_an_end(found) == (
+        "At an end of the grid, where values beyond may be better: ft_lr=0.1, the largest tried (FedAvg-FT)."
+    )
+
+
 def test_a_search_has_no_ends_to_name(tmp_path: Path):
     assert tuning_results.at_an_end(searched(tmp_path, 9)) == ""
 
