@@ -45,7 +45,8 @@ RUNS = {
     "quickstart": (22 * 2, 22 * 2),
     "digits": (EVERY * 2 * 3, EVERY * 2 * 3),
     "new-clients": (EVERY * 2 * 3, EVERY * 2 * 3),
-    **dict.fromkeys(("cifar10", "emnist", "cifar100"), (22 * 2 * 3, 22 * 2 * 3)),
+    "cifar10": (22 * 3 * 3, 22 * 3 * 3),
+    **dict.fromkeys(("emnist", "cifar100"), (22 * 2 * 3, 22 * 2 * 3)),
     "leaderboard": (ON_THE_LEADERBOARD * 3, ON_THE_LEADERBOARD * 3),
 }
 SEEDS = {  # others: 5
