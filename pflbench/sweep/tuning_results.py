@@ -101,8 +101,8 @@ def at_an_end(found: Sequence[Study]) -> str:
             }
             if len(tried) == 1 or not _number(best):
                 continue
-            for end, is_it in (("largest", max(tried) == best), ("smallest", min(tried) == best)):
-                if is_it:
+            for end, value in (("largest", max(tried)), ("smallest", min(tried))):
+                if best == value:
                     what = f"{name}={best}, the {end} tried"
                     methods.setdefault(what, []).append(study.method.title)
     if not methods:
