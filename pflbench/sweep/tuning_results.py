@@ -16,10 +16,14 @@ from pflbench.sweep.tuning import Study
 
 
 def write(folder: Path, table: Table, found: Sequence[Study]) -> list[Path]:
-    """`tuning.md` and `tuning.csv`; `tuned.toml` too if every study has all its trials."""
+    """`tuning.md`, `tuning.csv` and `trials.csv`; `tuned.toml` too if every study has all its
+    trials.
+    """
     made = rows(found)
     page = [caption(found), _markdown(made), *filter(None, [at_an_end(found)])]
     files = {"tuning.csv": _csv(made), "tuning.md": "\n\n".join(page) + "\n"}
+    if ended := trials(found):
+        files["trials.csv"] = _csv(ended)
     if not any(study.unfinished for study in found):
         best = plugins.for_file(tuned(table, found), folder / "tuned.toml")
         files["tuned.toml"] = tomli_w.dumps(best)
@@ -67,9 +71,24 @@ def rows(found: Sequence[Study]) -> list[dict[str, Any]]:
     ]
 
 
+def trials(found: Sequence[Study]) -> list[dict[str, Any]]:
+    """A row for every trial that has ended; accuracies as fractions."""
+    return [
+        {
+            "method": study.method.title,
+            "scenario": study.scenario,
+            "trial": number,
+            "accuracy": score,
+            "values": trial.values,
+        }
+        for study in found
+        for number, (trial, score) in enumerate(zip(study.trials, study.scores, strict=False))
+    ]
+
+
 def cells(row: Mapping[str, Any]) -> list[str]:
     """A row for a person: accuracies in percent."""
-    shown = {**row, "values": " ".join(f"{name}={value}" for name, value in row["values"].items())}
+    shown = {**row, "values": _listed(row["values"])}
     for name in ("default", "best"):
         if row[name] is not None:
             shown[name] = f"{100 * row[name]:.2f}"
@@ -134,8 +153,12 @@ def _csv(made: Sequence[Mapping[str, Any]]) -> str:
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(made[0])
     for row in made:
-        lines.writerow([*list(row.values())[:-1], cells(row)[-1]])
+        lines.writerow({**row, "values": _listed(row["values"])}.values())
     return text.getvalue()
+
+
+def _listed(values: Mapping[str, Any]) -> str:
+    return " ".join(f"{name}={value}" for name, value in values.items())
 
 
 def _markdown(made: Sequence[Mapping[str, Any]]) -> str:

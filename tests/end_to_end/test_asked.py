@@ -167,7 +167,7 @@ def test_tuning_needs_no_file(call: Call):
     what = ["--algorithms", "local", "--partitions", "iid", *TINY, "--name", "mine"]
     code, out, err = call("tune", *what, "--grid", "lr=0.1", "--out", "out", "--jobs", "1")
     assert (code, err) == (0, "")
-    assert "written to out: tuning.csv, tuning.md, tuned.toml" in out
+    assert "written to out: tuning.csv, tuning.md, trials.csv, tuned.toml" in out
     (found,) = plan.read(Path("out"))
     assert (found.name, found.title) == ("mine-tuning", f"Local on {TOY[1]}: tuning")
     assert found.command.startswith("pflbench tune --algorithms local --datasets synthetic:")

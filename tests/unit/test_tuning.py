@@ -477,8 +477,11 @@ def test_a_failed_run_stops_its_own_search_and_there_is_no_tuned_file(tmp_path: 
     assert [path.name for path in tuning_results.write(tmp_path, TABLE, found)] == [
         "tuning.csv",
         "tuning.md",
+        "trials.csv",
     ]
     assert not (tmp_path / "tuned.toml").exists()
+    lines = (tmp_path / "trials.csv").read_text().splitlines()
+    assert len(lines) == 1 + 12 + 4
 
 
 def test_what_the_file_holds_out_stays_and_a_partition_may_bring_its_own(tmp_path: Path):
@@ -587,6 +590,23 @@ def test_given_options_hold_over_tuned_values(tmp_path: Path):
     )
     assert mu == {3.0}
     assert lr == {found[1].trials[found[1].best].values["lr"]}
+
+
+def test_every_trial_is_listed_with_its_accuracy(tmp_path: Path):
+    def score(hparams: Mapping[str, Any]) -> float | None:
+        return {0.03: 0.5, 0.09: None}.get(hparams["lr"], 0.25)
+
+    found = searched(tmp_path, 3, score, grid={"lr": ["0.03", "0.09"]})
+    tuning_results.write(tmp_path, TABLE, found)
+    assert (tmp_path / "trials.csv").read_text().splitlines() == [
+        "method,scenario,trial,accuracy,values",
+        "FedAvg,digits dir:0.1,0,0.25,lr=0.01",
+        "FedAvg,digits dir:0.1,1,0.5,lr=0.03",
+        "FedAvg,digits dir:0.1,2,0.0,lr=0.09",
+        "FedProx,digits dir:0.1,0,0.25,lr=0.01",
+        "FedProx,digits dir:0.1,1,0.5,lr=0.03",
+        "FedProx,digits dir:0.1,2,0.0,lr=0.09",
+    ]
 
 
 def test_the_tables_have_a_row_for_every_study(tmp_path: Path):
