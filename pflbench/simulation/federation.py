@@ -3,7 +3,6 @@ keeps the states.
 """
 
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -12,28 +11,22 @@ import torch
 
 from pflbench.api import Algorithm, Client, State, collect_logs, collect_notes
 from pflbench.errors import RunFailed
-from pflbench.logs import Work
 from pflbench.methods.failures import failure
 from pflbench.records.run_folder import Unwritable
 from pflbench.rng import stream
-from pflbench.simulation import contract, failures, messages
+from pflbench.simulation import contract, failures, messages, round_record
 from pflbench.simulation.client_states import ClientStates
 from pflbench.simulation.client_worker import (
     ClientJob,
     ClientResult,
     ClientWorker,
     Setup,
-    evaluated_on,
     series_of,
 )
 from pflbench.simulation.cohort import Cohort, Diverged, check_finite
 from pflbench.simulation.engine import Engine
 from pflbench.simulation.representations import Vectors
-
-Record = dict[str, Any]
-"""What is written of a round."""
-Correct = dict[str, dict[int, int]]
-"""Series -> client -> samples that its model classifies correctly."""
+from pflbench.simulation.round_record import Correct, Record
 
 CHUNK = 256
 """Clients that are evaluated together: their messages are in memory at once."""
@@ -111,7 +104,11 @@ class Federation:
         cohort = self._cohort(due)
         server_logs, notes = self._play(cohort)
         played = time.perf_counter()
-        record = {"round": self.round, **self._summary(cohort), "server": server_logs}
+        record = {
+            "round": self.round,
+            **round_record.summary(self.run, self.partition, cohort),
+            "server": server_logs,
+        }
         if due:
             evaluation = self.evaluation()
             notes += evaluation.pop("notes", [])
@@ -205,23 +202,6 @@ class Federation:
         self.represented.update(cohort.represented)
         return logs, [*notes, *cohort.notes]
 
-    def _summary(self, cohort: Cohort) -> Record:
-        """What the cohort did: its clients, mean training loss, bytes by part, clients' logs."""
-        names = sorted({name for logs in cohort.logs.values() for name in logs})
-        logs = {name: [cohort.logs.get(id, {}).get(name) for id in cohort.ids] for name in names}
-        loss = _mean_loss(logs, [len(self.partition.train[id]) for id in cohort.ids])
-        logs.pop("loss", None)
-        ways = {"down": cohort.down, "up": cohort.up}
-        summed = {way: dict(sum(clients.values(), Counter())) for way, clients in ways.items()}
-        record = {"cohort": list(cohort.ids), "loss": loss, "bytes": summed, "logs": logs}
-        if self.run.dropout_rate:
-            record["failed"] = list(cohort.failed)
-        if self.run.slow_clients:
-            work = [cohort.work.get(id, Work()) for id in cohort.ids]
-            record["batches"] = [one.batches for one in work]
-            record["samples"] = [one.samples for one in work]
-        return record
-
     def evaluation(self) -> Record:
         """Accuracy of clients: `pre` and other series of their personal models now, `post` of their
         latest training.
@@ -242,10 +222,8 @@ class Federation:
             notes.append(
                 f"{untrained} of {len(self.evaluated)} evaluated clients have never trained"
             )
-        record: Record = {
-            "accuracy": {series: self._accuracies(series, own) for series, own in correct.items()}
-        }
-        if logs := self._logs_by_client(results):
+        record: Record = {"accuracy": round_record.accuracies(self.run, self.partition, correct)}
+        if logs := round_record.logs_by_client(self.run, results):
             record["evaluated"] = logs
         if notes:
             record["notes"] = list(dict.fromkeys(notes))
@@ -325,24 +303,6 @@ class Federation:
         trainable = [id for id in self.evaluated if len(self.partition.train[id])]
         return sum(id not in self.states for id in trainable)
 
-    def _accuracies(self, series: str, correct: Mapping[int, int]) -> list[float | None]:
-        """Correct samples over samples, of every client that was evaluated and has any."""
-        samples = evaluated_on(self.partition, series)
-        accuracies: list[float | None] = [None] * self.run.clients
-        for id, number in correct.items():
-            if len(samples[id]):
-                accuracies[id] = number / len(samples[id])
-        return accuracies
-
-    def _logs_by_client(self, results: Sequence[ClientResult]) -> dict[str, list[float | None]]:
-        """Name -> what every client logged in its evaluation."""
-        names = sorted({name for result in results for name in result.logs})
-        logs: dict[str, list[float | None]] = {name: [None] * self.run.clients for name in names}
-        for result in results:
-            for name, value in result.logs.items():
-                logs[name][result.client] = value
-        return logs
-
     @contextmanager
     def _on_server(self, moment: str) -> Iterator[None]:
         """Anything that goes wrong in the method names it and the moment."""
@@ -358,20 +318,6 @@ def _sender(method: Algorithm, function: str) -> str:
     """The function of a method that makes messages: this one, or `download`, which it stands for."""
     own = getattr(type(method), function) is not getattr(Algorithm, function)
     return f"{function}()" if own else "download()"
-
-
-def _mean_loss(logs: Mapping[str, Sequence[float | None]], samples: Sequence[int]) -> float | None:
-    """Mean training loss by samples: of what clients logged as `loss`, else of all passes `loss_*`
-    together.
-    """
-    passes = [name for name in logs if name.startswith("loss_")]
-    known = [
-        (loss, n)
-        for name in (["loss"] if "loss" in logs else passes)
-        for loss, n in zip(logs[name], samples, strict=True)
-        if loss is not None
-    ]
-    return sum(loss * n for loss, n in known) / sum(n for _, n in known) if known else None
 
 
 def _chunks(ids: Sequence[int], size: int) -> Iterator[tuple[int, ...]]:

@@ -21,7 +21,8 @@ from pflbench.simulation.client_states import ClientStates
 from pflbench.simulation.client_worker import Setup
 from pflbench.simulation.cohort import Diverged
 from pflbench.simulation.description import described
-from pflbench.simulation.federation import Federation, Record
+from pflbench.simulation.federation import Federation
+from pflbench.simulation.round_record import Record
 from pflbench.simulation.threads import one_thread
 
 Watcher = Callable[[Record, Record], None]

@@ -10,7 +10,8 @@ import torch
 
 from pflbench.data.partition import Partition
 from pflbench.simulation.engine import Serial
-from pflbench.simulation.federation import Federation, Record
+from pflbench.simulation.federation import Federation
+from pflbench.simulation.round_record import Record
 from pflbench.testing.compare import difference
 from pflbench.testing.kit import Failed, check
 from pflbench.testing.problem import split_by_class

@@ -18,8 +18,9 @@ from pflbench.methods import registry
 from pflbench.simulation.client_worker import ClientJob, ClientResult, Setup
 from pflbench.simulation.cohort import Cohort
 from pflbench.simulation.engine import Engine, Processes, Serial
-from pflbench.simulation.federation import Federation, Record
+from pflbench.simulation.federation import Federation
 from pflbench.simulation.messages import sent
+from pflbench.simulation.round_record import Record
 from pflbench.testing.problem import TOY_CNN, network_of, toy_setup
 from pflbench.testing.watch import Violations, watched
 

@@ -17,6 +17,7 @@ from pflbench import testing
 from pflbench.config import Run
 from pflbench.interface import run_progress
 from pflbench.records.run_folder import RunFolder
+from pflbench.simulation import round_record
 from pflbench.simulation.federation import Federation
 
 from .commands import PFLBENCH, SMALL, TOY, Call, fine, started, wait_until
@@ -249,21 +250,22 @@ def test_a_method_that_has_changed_is_run_again_and_the_old_run_stays(call: Call
 
 def interrupted_at(moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C in the fourth call of a function; in the fourth round for `append`, which comes twice in a round."""
-    owner: type = {"append": RunFolder, "save": RunFolder}.get(moment, Federation)
+    owners = {"append": RunFolder, "save": RunFolder, "summary": round_record}
+    owner = owners.get(moment, Federation)
     number = 8 if moment == "append" else 4
     whole = getattr(owner, moment)
     calls = []
 
-    def broken_off(self: object, *values: object) -> object:
+    def broken_off(*values: object) -> object:
         calls.append(1)
         if len(calls) == number:
             raise KeyboardInterrupt
-        return whole(self, *values)
+        return whole(*values)
 
     monkeypatch.setattr(owner, moment, broken_off)
 
 
-@pytest.mark.parametrize("moment", ["step", "evaluation", "_summary", "append", "save", "snapshot"])
+@pytest.mark.parametrize("moment", ["step", "evaluation", "summary", "append", "save", "snapshot"])
 def test_ctrl_c_at_any_moment_of_a_round_then_resumed_equals_the_unbroken_run(
     call: Call, monkeypatch: pytest.MonkeyPatch, moment: str
 ):
