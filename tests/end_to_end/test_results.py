@@ -53,6 +53,12 @@ def test_every_archive_has_tables():
     assert {file.name.removesuffix(".tar.xz") for file in ARCHIVES} == named
 
 
+def test_no_table_is_without_the_hyperparameters_of_its_runs():
+    """Those of `-post` tables are with the other tables of the same runs."""
+    with_them = {path.parent.name for path in TABLES.glob("*/hyperparameters.md")}
+    assert with_them == {folder.name.removesuffix(POST) for folder in FOLDERS}
+
+
 def test_pages_show_tables():
     assert {page for page, *_ in shown()} >= {"docs/results.md"}
 
