@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from pflbench.cli import dry_run
-from pflbench.methods import registry, sets
+from pflbench.methods import hyperparameters, registry, sets
 from pflbench.papers.fedcosr.tables import paper_table
 from pflbench.records import plan
 from pflbench.records.plan import Plan, Planned
@@ -147,7 +147,8 @@ def test_rates_are_those_that_were_tuned(name: str):
         method = registry.load(run.plugin)
         pairs = [pair.split("=") for pair in best.get(method.title, "").split()]
         tuned = {rate: float(value) for rate, value in pairs}
-        expected = {**vars(registry.hparams_type(method)()), **tuned}
+        hparams = registry.hparams_type(method)
+        expected = {**hyperparameters.defaults(hparams, run.config["dataset"]), **tuned}
         assert run.config["hparams"].items() <= expected.items(), method.title
 
 
