@@ -135,7 +135,7 @@ def test_the_rates_of_the_digits_come_from_three_trials_of_every_method():
         assert values in (tried[run.plugin].grid or []), run.plugin
 
 
-@pytest.mark.parametrize("name", ["cifar10", "emnist"])
+@pytest.mark.parametrize("name", ["cifar10", "cifar100", "emnist"])
 def test_rates_are_those_that_were_tuned(name: str):
     """All other hyperparameters have their defaults."""
     with (ROOT / "results" / f"{name}-tuning.csv").open() as file:
