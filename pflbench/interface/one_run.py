@@ -8,6 +8,7 @@ from pflbench.interface.loading import LoadedRun
 from pflbench.interface.methods import Method, hparams_of, plugin_of
 from pflbench.interface.run_progress import progress as make_progress
 from pflbench.methods.hyperparameters import make_run
+from pflbench.output import plural
 from pflbench.records import extension, run_folder
 from pflbench.simulation import runner
 from pflbench.simulation.client_worker import Setup
@@ -84,7 +85,7 @@ def do(
         def started(done: int) -> None:
             shorter = run_folder.read_json(folder / "run.json").get(extension.KEY, {})
             if done and shorter.get("round") == done and not quiet:
-                print(f"going on from {out / shorter['id']}, which has {done} rounds")
+                print(f"going on from {out / shorter['id']}, which has {plural(done, 'round')}")
             progress.start(done, run_folder.rounds(folder))
             trackers.see([setup.run.id])
 

@@ -158,7 +158,7 @@ def test_the_command_line_says_what_a_run_goes_on_from_and_what_has_no_models(tm
     (shorter,) = tmp_path.glob("fedavg-*")
     code, out, err = call(*words, "--rounds", "2")
     assert (code, err) == (0, "")
-    assert out.startswith(f"going on from {shorter}, which has 1 rounds\n")
+    assert out.startswith(f"going on from {shorter}, which has 1 round\n")
     call(*words[:-1], "--rounds", "3")
     code, out, err = call(*words, "--rounds", "3")
     assert code == 0 and out.startswith("already finished: ")

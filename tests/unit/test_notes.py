@@ -139,6 +139,12 @@ def test_a_method_with_another_network_than_most_is_named():
     assert below_tables(layout(*runs)) == [said]
 
 
+def test_a_method_that_is_evaluated_less_often_is_named():
+    found = layout(run(), run("local"), run("fedbabu", eval_every=30))
+    said = "fedbabu: evaluated every 30 rounds (most others: evaluated every round)."
+    assert below_tables(found) == [said]
+
+
 def test_a_setting_that_a_variant_names_is_not_said_again():
     widths = (64, 128, 128)
     runs = [

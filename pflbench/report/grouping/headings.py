@@ -42,7 +42,17 @@ PHRASES = {
     "standardize": "features standardized: {}",
     "slow_work": "slow clients do {} of their batches",
 }
-ALL = {"participation": "all clients in every round", "data_fraction": "all training samples"}
+AT_ONE = {
+    "rounds": "1 round",
+    "participation": "all clients in every round",
+    "data_fraction": "all training samples",
+    "scarce_clients": "for the last client only",
+    "eval_every": "evaluated every round",
+    "evaluate_clients": "1 client evaluated",
+    "head_layers": "a head of 1 layer",
+    "new_clients": "1 client new",
+    "new_client_epochs": "new clients train for 1 epoch",
+}
 PERCENT = (
     "participation",
     "data_fraction",
@@ -101,8 +111,8 @@ def phrase(config: Config, names: Sequence[str]) -> str:
 
 def _words(name: str, found: Any) -> str:
     """A field in words: "10 % of the training samples"."""
-    if found == 1 and name in ALL:
-        return ALL[name]
+    if found == 1 and name in AT_ONE:
+        return AT_ONE[name]
     shown = f"{100 * found:g} %" if name in PERCENT else found
     return PHRASES.get(name, name + "={}").format(shown)
 
