@@ -77,9 +77,11 @@ class FedCP(Algorithm):
             z = net.body(x)
             u = frozen.body(x)
             scores = policy(Q, z.flatten(1), context)
-            s, r = masks(scores + gumbel(scores, draws), self.hp.tau)
+            noise = gumbel(scores, draws)
+            s, r = masks(scores + noise, self.hp.tau)
             logits = divided_logits(net, message["pi"], net.drop(z), s, r)
-            return cross_entropy(logits, y) + self.hp.lam * mmd(z.flatten(1), u.flatten(1))
+            pull = mmd(z.flatten(1), u.flatten(1))
+            return cross_entropy(logits, y) + self.hp.lam * pull
 
         return loss
 
@@ -98,7 +100,8 @@ class FedCP(Algorithm):
         net = self.net(model["theta"])
         z = net.body(x)
         context = context_of(pi(model["theta"]), self.task.width).to(z.device)
-        s, r = masks(policy(model["Q"], z.flatten(1), context), self.hp.tau)
+        scores = policy(model["Q"], z.flatten(1), context)
+        s, r = masks(scores, self.hp.tau)
         return divided_logits(net, model["pi"], z, s, r)
 
 
@@ -140,17 +143,22 @@ def divided_logits(net: Net, head: Params, z: Tensor, s: Tensor, r: Tensor) -> T
     other = {name.removeprefix("head."): p for name, p in head.items()}
     own_part = (s * z.flatten(1)).reshape(z.shape)
     other_part = (r * z.flatten(1)).reshape(z.shape)
-    logits: Tensor = net.head(own_part) + functional_call(net.head, other, (other_part,))
-    return logits
+    own_logits: Tensor = net.head(own_part)
+    other_logits: Tensor = functional_call(net.head, other, (other_part,))
+    return own_logits + other_logits
 
 
 def mmd(z: Tensor, u: Tensor) -> Tensor:
     """Mean over all pairs of kernel(z, z') + kernel(u, u') - 2 kernel(z, u')."""
-    return (kernel(z, z) + kernel(u, u) - 2 * kernel(z, u)).mean()
+    within = kernel(z, z) + kernel(u, u)
+    between = kernel(z, u)
+    return (within - 2 * between).mean()
 
 
 def kernel(first: Tensor, second: Tensor) -> Tensor:
     """sum over w of exp(-d^2 / (2 w)), d being the distance of two rows."""
-    squares = first.square().sum(1)[:, None] + second.square().sum(1)[None]
-    d2 = squares - 2 * first @ second.T
-    return torch.stack([torch.exp(-d2 / (2 * w)) for w in WIDTHS]).sum(0)
+    norms = first.square().sum(1)
+    other_norms = second.square().sum(1)
+    d2 = norms[:, None] + other_norms[None] - 2 * first @ second.T
+    parts = [torch.exp(-d2 / (2 * w)) for w in WIDTHS]
+    return torch.stack(parts).sum(0)

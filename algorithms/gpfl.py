@@ -92,8 +92,9 @@ class GPFL(Algorithm):
             z_G = valve(V, z, generic).flatten(1)
             z_P = valve(V, z, personal)
             task = cross_entropy(net.head(net.drop(z_P)), y)
-            decay = torch.stack([p.square().sum() for p in (E, *V.values())]).sum()
             guiding = hp.guide * angle_loss(z_G, E, y) + hp.lam * magnitude_loss(z_G, F, y)
+            squares = [p.square().sum() for p in (E, *V.values())]
+            decay = torch.stack(squares).sum()
             return task + guiding + hp.mu / 2 * decay
 
         return loss
@@ -113,7 +114,9 @@ class GPFL(Algorithm):
 
     def predict(self, model: Model, x: Tensor) -> Tensor:
         net = self.net(model["theta"])
-        scores: Tensor = net.head(valve(model["V"], net.body(x), model["u"]))
+        z = net.body(x)
+        z_P = valve(model["V"], z, model["u"])
+        scores: Tensor = net.head(z_P)
         return scores
 
 
@@ -121,7 +124,8 @@ def valve(V: Params, z: Tensor, u: Tensor) -> Tensor:
     """ReLU(z (1 + gamma(u)) + beta(u)): features z (B, k), of any shape, under a condition u (k,)."""
     gamma = conditional(V, "gamma", u)
     beta = conditional(V, "beta", u)
-    return relu(z.flatten(1) * (1 + gamma) + beta).reshape(z.shape)
+    conditioned = relu(z.flatten(1) * (1 + gamma) + beta)
+    return conditioned.reshape(z.shape)
 
 
 def conditional(V: Params, part: str, u: Tensor) -> Tensor:
