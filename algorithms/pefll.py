@@ -240,9 +240,8 @@ class PeFLL(Algorithm):
         trained = cohort.call(self.client_update, starts)
         D = {name: torch.stack([trained[id]["D"][name] for id in ids]) for name in models}
         with torch.no_grad():
-            total, dv = pull_back(
-                D
-            )  # sum_i D_i^T d theta_i / dH; for each i, D_i^T d theta_i / d v_i
+            # sum_i D_i^T d theta_i / dH; for each i, D_i^T d theta_i / d v_i
+            total, dv = pull_back(D)
         gradients = {id: {"dv": dv[i]} for i, id in enumerate(ids)}
         answers = cohort.call(self.backprop, gradients)
         equal = dict.fromkeys(ids, torch.ones(()))

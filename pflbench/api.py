@@ -166,19 +166,15 @@ class Algorithm:
 
     title: ClassVar[str]
     family: ClassVar[str]  # what the method is built on, in two words: "Model splitting"
-    evaluation_point: ClassVar[Literal["pre", "post"]] = (
-        "pre"  # the point whose accuracy tables show
-    )
-    batch_norm: ClassVar[Literal["anywhere", "body", "nowhere"]] = (
-        "anywhere"  # where the network may have running statistics
-    )
+    # the point whose accuracy tables show
+    evaluation_point: ClassVar[Literal["pre", "post"]] = "pre"
+    # where the network may have running statistics
+    batch_norm: ClassVar[Literal["anywhere", "body", "nowhere"]] = "anywhere"
     one_shot: ClassVar[bool] = False  # all messages travel once; `costs` then counts the whole run
-    exceptions: ClassVar[
-        Mapping[str, str]
-    ] = {}  # conformance check -> why this method cannot pass it
-    check_model: ClassVar[str] = (
-        ""  # network of checks and golden numbers; "": the usual small ones
-    )
+    # conformance check -> why this method cannot pass it
+    exceptions: ClassVar[Mapping[str, str]] = {}
+    # network of checks and golden numbers; "": the usual small ones
+    check_model: ClassVar[str] = ""
     hp: Hparams
 
     def __init__(self, hp: Hparams, task: Task) -> None:

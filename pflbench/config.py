@@ -51,16 +51,14 @@ class Run:
     scarce_clients: int | None = None
     max_samples: int | None = None
     standardize: bool = True  # features, by mean and std of the training samples
-    validation: float = (
-        0.0  # of every client's training samples, held out to select a round or a hyperparameter
-    )
+    # of every client's training samples, held out to select a round or a hyperparameter
+    validation: float = 0.0
     representations: int = 0  # test samples of every client whose z is stored after the last round
     dropout_rate: float = 0.0  # chance that a selected client fails after the download
     slow_clients: float = 0.0  # share of the clients, fixed by the seed
     slow_work: float = 0.5  # share of its batches that a slow client does, at least one
-    new_clients: int = (
-        0  # the last so many clients never take part, and are evaluated by themselves
-    )
+    # the last so many clients never take part, and are evaluated by themselves
+    new_clients: int = 0
     new_client_epochs: int = 5  # E: they are evaluated after 1 and E passes over their own data
     hparams: Mapping[str, Any] = field(default_factory=dict)
     version: str = ""  # of the method's code, see `pflbench.methods.versions`; "": unknown

@@ -68,9 +68,8 @@ class Task:
     pretrained: bool = False  # the body of theta^0 comes from a file (`body_weights`)
     another: Callable[[int], Params] = _only_one  # i -> the i-th further draw of theta^0, i >= 1
     dtype: torch.dtype = torch.uint8  # of samples: images; float32: features; int64: tokens
-    standard: tuple[Tensor, Tensor] | None = (
-        None  # mean and std of features; None: left as they are
-    )
+    # mean and std of features; None: left as they are
+    standard: tuple[Tensor, Tensor] | None = None
 
     @cached_property
     def statistics(self) -> frozenset[str]:

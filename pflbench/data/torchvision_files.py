@@ -107,9 +107,8 @@ def pooled(kind: str, root: Path, **options: Any) -> Arrays:
         ]
     except (RuntimeError, AssertionError, ValueError, TypeError, KeyError, EOFError) as error:
         reason = " ".join(str(error).split())
-        if (
-            "not found" in reason
-        ):  # "Dataset not found or corrupted", where a file is missing or has a wrong checksum
+        # "Dataset not found or corrupted", where a file is missing or has a wrong checksum
+        if "not found" in reason:
             raise NotFound(reason) from error
         raise UserError(
             f"a file of {kind} in {root} is damaged; delete it and get it again ({reason})"

@@ -105,9 +105,8 @@ class Leases:
 
     folder: Path
     expires: float = EXPIRES
-    _seen: dict[Path, tuple[int, float]] = field(
-        default_factory=dict
-    )  # last touch of a lease, and when we saw it
+    # last touch of a lease, and when we saw it
+    _seen: dict[Path, tuple[int, float]] = field(default_factory=dict)
 
     def open(self) -> None:
         """Make the folder and see that it can be written to."""

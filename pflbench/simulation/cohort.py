@@ -51,9 +51,8 @@ class Cohort:
         self.up: dict[int, Counter[str]] = {}
         self.logs: dict[int, dict[str, float]] = {}
         self.notes: list[str] = []  # of clients, in ascending order of id
-        self.correct: dict[
-            str, dict[int, int]
-        ] = {}  # series -> client -> correct samples at `post`
+        # series -> client -> correct samples at `post`
+        self.correct: dict[str, dict[int, int]] = {}
         self.represented: dict[int, Vectors] = {}  # client -> z of its test samples at `post`
         self.work: dict[int, Work] = {}
         self.seconds = 0.0  # of client functions, summed

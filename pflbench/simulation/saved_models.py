@@ -179,7 +179,6 @@ class SavedModels:
         key = (federation.round, ids)
         if key not in self._messages:
             cohort = Cohort(self.algorithm, self.engine, federation.states, ids, federation.round)
-            self._messages = {
-                key: self.algorithm.evaluation_messages(federation.server, cohort)
-            }  # of one group of clients at a time
+            # of one group of clients at a time
+            self._messages = {key: self.algorithm.evaluation_messages(federation.server, cohort)}
         return self._messages[key][id]

@@ -40,9 +40,8 @@ class Sweep:
     watch: Callable[["Sweep", str | None], None] = lambda sweep, ended: None
     ended: dict[str, str] = field(default_factory=dict)  # how every run ended
     outdated: dict[str, RunState] = field(default_factory=dict)  # finished in another version only
-    waiting: list[str] = field(
-        default_factory=list
-    )  # runs that have neither ended nor started here
+    # runs that have neither ended nor started here
+    waiting: list[str] = field(default_factory=list)
     held: dict[str, Lease] = field(default_factory=dict)  # of the runs at work here
     elsewhere: dict[str, float] = field(default_factory=dict)  # held by others; when to look again
 
@@ -105,9 +104,8 @@ class Sweep:
         self.ended[run] = found.state
         lease = self.reader.held.get(run)
         if lease is not None and self.leases.expired(lease):
-            lease.unlink(
-                missing_ok=True
-            )  # its owner died between the last record and giving it back
+            # its owner died between the last record and giving it back
+            lease.unlink(missing_ok=True)
         return True
 
     def _next(self) -> Task | None:

@@ -203,9 +203,8 @@ def test_contrastive_loss_that_drives_tau_is_the_mean_over_the_epochs_samples():
     message = federation.algorithm.download(server, (0,))[0]
     _, state = federation.algorithm.client_update(client, message)
     z = federation.algorithm.net(state["theta"]).body(next(client.samples())[0])
-    expected, _ = federation.algorithm.info_nce(
-        z, client.y, message["omega"]
-    )  # nothing moved: any order is the same
+    # nothing moved: any order is the same
+    expected, _ = federation.algorithm.info_nce(z, client.y, message["omega"])
     torch.testing.assert_close(state["L"], expected)
 
 

@@ -307,9 +307,8 @@ def test_eta_bound_is_where_the_decrease_of_theorem_2_vanishes():
 
 
 def test_eta_bound_is_0_where_the_corollary_allows_no_learning_rate():
-    assert (
-        eta_bound_of(1.0, 4.0, 3.0, 0.5) == 0.0
-    )  # S^2 < 4 alpha / tau_CL L_1 (S + R sigma^2) + ...
+    # S^2 < 4 alpha / tau_CL L_1 (S + R sigma^2) + ...
+    assert eta_bound_of(1.0, 4.0, 3.0, 0.5) == 0.0
     assert eta_bound_of(1.0, 4.0, 3.0, 0.0, alpha=0.0) == pytest.approx(2 / (3.0 * (1.0 + 2 * 4.0)))
 
 

@@ -238,9 +238,8 @@ def test_two_rounds_give_the_same_weights_and_messages_are_counted_once():
 
 
 def test_extractor_never_changes_and_with_warm_up_is_fedavgs():
-    assert set(played(toy("feddbl"), 2).server) == {
-        "W"
-    }  # no network is sent or kept: all know the initial one
+    # no network is sent or kept: all know the initial one
+    assert set(played(toy("feddbl"), 2).server) == {"W"}
     federation = toy("feddbl", {"extractor": "fed_warmup", "warmup_rounds": 2, "lr": 0.05})
     fedavg = played(toy("fedavg", {"lr": 0.05}), 2)
     size = 4 * sum(p.numel() for p in fedavg.server["theta"].values()) * 4

@@ -64,9 +64,8 @@ def test_two_clients_have_the_weights_of_the_closed_form():
 @pytest.mark.parametrize("distance", [1e2, 1e4, 1e6])
 def test_a_far_away_client_has_weight_0_and_keeps_its_own_head(distance):
     V, H = clients_of(5)
-    H[:, 0, 0] = (
-        0.0  # a direction in which the others agree: the far one cannot balance their differences
-    )
+    # a direction in which the others agree: the far one cannot balance their differences
+    H[:, 0, 0] = 0.0
     near = weights(np.delete(V, 2), np.delete(H, 2, axis=0))
     H[2, 0, 0] = distance
     alpha = weights(V, H)
@@ -186,9 +185,8 @@ def test_permuting_clients_permutes_the_weights_which_sum_to_1_after_truncation(
     alpha, permuted = weights(V, H), weights(V[order], H[order])
     torch.testing.assert_close(permuted, alpha[order][:, order], rtol=1e-9, atol=1e-12)
     assert ((alpha > 0) & (alpha < 1)).any()
-    small = weights(
-        [1.0, 2.0, 1500.0], H[[0, 0, 0]]
-    )  # the third weight is 0.0004 before truncation
+    # the third weight is 0.0004 before truncation
+    small = weights([1.0, 2.0, 1500.0], H[[0, 0, 0]])
     torch.testing.assert_close(
         small, torch.tensor([[2 / 3, 1 / 3, 0.0]] * 3).double(), rtol=1e-7, atol=0
     )

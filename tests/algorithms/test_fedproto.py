@@ -136,9 +136,8 @@ def test_means_collected_while_training_are_those_of_each_batch_before_its_step(
     algorithm, client = federation.algorithm, federation.client(0)
     reply, _ = algorithm.client_update(client, message_of(federation))
     local, theta, seen = toy("local", {"lr": 0.05}).algorithm, algorithm.task.initial, []
-    for x, y in client.batches(
-        16, 2
-    ):  # step by step, through a client whose data are this batch only
+    # step by step, through a client whose data are this batch only
+    for x, y in client.batches(16, 2):
         seen.append((algorithm.net(theta).body(x).detach(), y))
         alone = OneBatch(client.id, 0, client.task, x, y, {"theta": theta})
         theta = local.client_update(alone, {})[1]["theta"]

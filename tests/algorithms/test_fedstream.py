@@ -210,9 +210,8 @@ def test_winner_alone_is_judged_by_each_prediction_and_importances_decay():
     federation = toy("fedstream", {"lr": 0.0, "m": 2, "decay": 0.5})
     played(federation, 1)
     client, message = federation.client(0), message_of(federation)
-    reply, state = federation.algorithm.client_update(
-        client, message
-    )  # nothing moves: z is what it was
+    # nothing moves: z is what it was
+    reply, state = federation.algorithm.client_update(client, message)
     z, y = z_of(federation, 0)
     used = client.state["count"].nonzero().flatten()
     centre = torch.cat([client.state["centre"][used], message["pool"]["centre"]])

@@ -13,9 +13,8 @@ from pflbench.testing.problem import TOY_CNN
 
 
 def z_of(seed, n=12, k=8):
-    return torch.rand(
-        n, k, generator=torch.Generator().manual_seed(seed)
-    )  # as after ReLU: not negative
+    # as after ReLU: not negative
+    return torch.rand(n, k, generator=torch.Generator().manual_seed(seed))
 
 
 def shaken(theta, seed, size=0.3):

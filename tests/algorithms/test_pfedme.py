@@ -89,9 +89,8 @@ def test_eta_lambda_1_makes_w_i_the_personal_model_exactly_after_each_batch():
     for _ in range(3):
         w, v = method(hp).step(w, v, grad)
         assert equal(w, v)
-    w, v = method({**hp, "personal_lr": 0.0}).step(
-        scalar(1e9), scalar(1 / 3), grad
-    )  # far apart: rounding would show
+    # far apart: rounding would show
+    w, v = method({**hp, "personal_lr": 0.0}).step(scalar(1e9), scalar(1 / 3), grad)
     assert equal(w, v)
 
 

@@ -177,9 +177,8 @@ def test_missing_data_name_the_command_that_gets_them(call: Call, tmp_path: Path
     "command", ["run fedavg --dataset digits", "data get digits", "data show digits"]
 )
 def test_a_data_root_that_cannot_be_written(call: Call, tmp_path: Path, command: str):
-    (tmp_path / "file").write_text(
-        ""
-    )  # not a folder: a test that runs as root may write to any folder
+    # not a folder: a test that runs as root may write to any folder
+    (tmp_path / "file").write_text("")
     one_line(
         *call(*command.split(), "--data-root", str(tmp_path / "file" / "data")),
         "cannot write to the data folder",

@@ -89,9 +89,8 @@ def test_a_checkpoint_holds_the_states_that_changed_lately_and_names_the_rest(tm
     setup = runner.prepare(make_run("ditto", many, {}), "ditto")
     runner.execute(setup, tmp_path, checkpoint_every=2, watch=watch)
     assert len(held[-1]) > 16
-    assert all(
-        0 < each.count(dict) <= 8 for each in held
-    )  # of two clients per round, since the last checkpoint but one
+    # of two clients per round, since the last checkpoint but one
+    assert all(0 < each.count(dict) <= 8 for each in held)
 
 
 class Killed(BaseException):
@@ -251,9 +250,8 @@ def test_a_sample_has_the_accuracies_of_the_whole_and_the_rest_none(method):
     full, some = toy(method, **settings), toy(method, **settings, evaluate_clients=2)
     wanted = sample(8, 2, seed=8)
     assert list(some.evaluated) == wanted
-    assert not {*wanted} & {
-        *some.select()
-    }  # so that in the first round nobody of the sample has trained
+    # so that in the first round nobody of the sample has trained
+    assert not {*wanted} & {*some.select()}
     seen: set[int] = set()
     for step in ("start", "step", "step", "step", "step"):
         (every, _), (few, _) = getattr(full, step)(), getattr(some, step)()

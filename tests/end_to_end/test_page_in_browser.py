@@ -48,9 +48,8 @@ class Browser:
     def __init__(self, folder: Path) -> None:
         read, self._commands = os.pipe()
         self._answers, write = os.pipe()
-        read, write = (
-            fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in (read, write)
-        )  # away from 3 and 4
+        # away from 3 and 4
+        read, write = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in (read, write))
         flags = [
             "--headless=new",
             "--no-sandbox",
@@ -392,9 +391,8 @@ def run_list(browser: Browser) -> list[list[str]]:
 
 
 def test_single_runs_are_listed_and_chosen_by_status(opened: Browser):
-    assert (
-        opened.js("document.querySelectorAll('.runs table').length") == 0
-    )  # made when they are asked for
+    # made when they are asked for
+    assert opened.js("document.querySelectorAll('.runs table').length") == 0
     press(opened, ".runs summary")
     opened.js("new Promise(done => setTimeout(done, 50))")
     rows = run_list(opened)

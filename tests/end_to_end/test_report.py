@@ -219,9 +219,8 @@ def test_files_of_an_earlier_report_go_with_what_they_were_of(call: Call, runs: 
     first = files(runs / "report")
     (runs / "report/other/notes.md").write_text("mine")
     (runs / "report/other/variability.md").write_text("changed by hand")
-    fine(
-        call, "report", str(runs), "--experiment", "mine", "--only", "tables"
-    )  # says nothing of the other
+    # says nothing of the other
+    fine(call, "report", str(runs), "--experiment", "mine", "--only", "tables")
     assert {*files(runs / "report")} == {*first, "other/notes.md"}
 
     (runs / "plans/other.json").unlink()

@@ -29,9 +29,8 @@ def test_a_run_takes_its_share_of_the_page(tmp_path: Path):
     write_sweep(tmp_path, "large", {**LARGE, "algorithms": ["fedavg", "fedcosr"]})
     found = runs.collect(tmp_path, Choice())
     assert [run.evaluated.size for run in found[0].runs] == [201, 201]
-    assert (
-        len(as_script(embedded(found))) / 2 < PAGE / RUNS / 2
-    )  # the other half is for tables and figures
+    # the other half is for tables and figures
+    assert len(as_script(embedded(found))) / 2 < PAGE / RUNS / 2
 
 
 @pytest.mark.skipif(

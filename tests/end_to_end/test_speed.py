@@ -24,9 +24,8 @@ def contest():
 
 
 def test_training_in_the_harness_is_at_least_half_as_fast_as_a_bare_loop(contest):
-    assert any(
-        share_of_bare_loop(contest) > 0.5 for _ in range(3)
-    )  # noise may hit one contender more, but not always
+    # noise may hit one contender more, but not always
+    assert any(share_of_bare_loop(contest) > 0.5 for _ in range(3))
 
 
 def test_a_harness_of_a_third_of_its_speed_is_found_out(contest):

@@ -82,9 +82,8 @@ def test_forty_runs_killed_five_times_equal_an_unbroken_sweep_and_none_is_done_t
     assert done_twice(broken) == []
     events = history(broken)
     assert all(tries.count("finished") <= 1 and tries[0] == "started" for tries in events.values())
-    assert (
-        sum(tries.count("started") for tries in events.values()) > 40
-    )  # the five kills hit runs at work
+    # the five kills hit runs at work
+    assert sum(tries.count("started") for tries in events.values()) > 40
     assert list((broken / "leases").iterdir()) == []
 
 

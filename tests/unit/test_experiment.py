@@ -551,9 +551,8 @@ def test_experiments_share_the_runs_that_they_have_in_common():
     unchanged = [run.id for run in made["ablation"] if run.variant == "FedCoSR"]
     assert len(unchanged) == 6
     assert set(unchanged) == ids["main"]
-    assert (
-        len(ids["sensitivity"]) == len(made["sensitivity"]) - 1
-    )  # the defaults are on both of its axes
+    # the defaults are on both of its axes
+    assert len(ids["sensitivity"]) == len(made["sensitivity"]) - 1
     assert len(ids["sensitivity"] & ids["main"]) == 1
 
 

@@ -367,9 +367,8 @@ def test_names_on_the_front_do_not_hide_each_other():
     part = one(pareto.draw, *(made(name, a, cost=(1.0, second)) for name, a, second in methods))
     part.figure.draw_without_rendering()
     names = marked(part.figure.axes[1], "name")
-    boxes = [
-        Text.get_window_extent(text) for text in names
-    ]  # that of an Annotation has its line in it
+    # that of an Annotation has its line in it
+    boxes = [Text.get_window_extent(text) for text in names]
     assert len(boxes) == 7
     assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
 
@@ -446,9 +445,8 @@ def test_circles_have_areas_by_samples():
     (scatter,) = axes.collections
     places = scatter.get_offsets().astype(int).tolist()
     sizes = dict(zip(map(tuple, places), scatter.get_sizes(), strict=True))
-    assert set(sizes) == {
-        (client, label) for client in range(4) for label in range(2)
-    }  # nobody has class 2
+    # nobody has class 2
+    assert set(sizes) == {(client, label) for client in range(4) for label in range(2)}
     assert sizes[3, 0] / sizes[0, 0] == pytest.approx(4)  # 40 and 10 samples
     assert sizes[0, 1] / sizes[0, 0] == pytest.approx(2)
     assert "largest: 40" in axes.get_title(loc="left")
@@ -773,9 +771,8 @@ def test_a_figure_is_laid_out_once_and_drawn_once_for_each_file(
         assert style.rendered(figure, form).startswith(begin)
         found.append([axes.get_position().bounds for axes in figure.axes])
     assert len(draws) == 2
-    assert (
-        found[0] == found[1] and found[0][0][0] < 0.1
-    )  # on the left, its label beside it; 0.125 before
+    # on the left, its label beside it; 0.125 before
+    assert found[0] == found[1] and found[0][0][0] < 0.1
 
 
 def test_drawing_packages_are_imported_when_something_is_drawn():

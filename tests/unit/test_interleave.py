@@ -27,9 +27,8 @@ def test_contenders_take_turns_and_the_first_turn_only_warms_up():
 
 
 def test_a_ratio_is_taken_turn_by_turn():
-    found = interleave.ratio(
-        [2.0, 30.0, 8.0], [1.0, 10.0, 2.0]
-    )  # a slow turn of the machine hits both
+    # a slow turn of the machine hits both
+    found = interleave.ratio([2.0, 30.0, 8.0], [1.0, 10.0, 2.0])
     assert (found.low, found.median, found.high) == (2.5, 3.0, 3.5)
     assert str(found) == "3.00 (2.50-3.50)"
     assert interleave.ratio([3.0], [2.0]).median == 1.5

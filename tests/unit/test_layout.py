@@ -155,9 +155,8 @@ def test_runs_of_different_scenarios_never_share_a_cell():
     assert [column.line[-8:] for column in found.columns] == ["5 rounds", "9 rounds"]
     assert all(len(runs) == 1 for runs in found.cells.values())
     assert len(layout(run(rounds=5), run("local", rounds=9), name=OTHERS).columns) == 2
-    by_method = layout(
-        run(rounds=5), run("local", rounds=9)
-    )  # in a plan: a method may have its own
+    # in a plan: a method may have its own
+    by_method = layout(run(rounds=5), run("local", rounds=9))
     assert len(by_method.columns) == 1
     assert any(
         "not the same for all methods: rounds" in note

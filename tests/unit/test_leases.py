@@ -196,9 +196,8 @@ def test_a_process_that_ended_and_waits_for_its_parent_is_dead(book):
     assert book.claim(RUN) is None
     assert child.stdin is not None
     child.stdin.close()
-    os.waitid(
-        os.P_PID, child.pid, os.WEXITED | os.WNOWAIT
-    )  # its end is seen, and it is left as it is
+    # its end is seen, and it is left as it is
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     assert claimed(book).held()
     child.wait()
 
@@ -234,9 +233,8 @@ def test_every_touch_begins_a_new_wait(book, clock):
     for _ in range(5):
         assert book.claim(RUN) is None
         clock.now += 100
-        os.utime(
-            theirs.path, ns=(0, theirs.path.stat().st_mtime_ns + 1)
-        )  # the least that a touch can change
+        # the least that a touch can change
+        os.utime(theirs.path, ns=(0, theirs.path.stat().st_mtime_ns + 1))
     assert theirs.held()
     assert book.claim(RUN) is None
     clock.now += 120.1

@@ -92,9 +92,8 @@ def test_the_average_is_that_of_the_displayed_numbers_and_not_rounded():
     marked = mark(table({"p": (80.004, 1), "q": (80.004, 1)}))
     assert marked.means["a", "accuracy"] == 80
     assert marked.mark("p", "a", "accuracy").mean == "equal"
-    marked = mark(
-        table({"p": (80.01, 1), "q": (80.01, 1), "r": (80.00, 1)})
-    )  # 80.0066..., shown as 80.01
+    # 80.0066..., shown as 80.01
+    marked = mark(table({"p": (80.01, 1), "q": (80.01, 1), "r": (80.00, 1)}))
     assert [marked.mark(title, "a", "accuracy").mean for title in "pqr"] == [
         "better",
         "better",

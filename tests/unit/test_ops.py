@@ -188,9 +188,8 @@ def test_aggregated_prototypes_keep_what_nobody_refreshed():
     assert pooled["labels"].tolist() == [1, 2]
     assert pooled["means"][:, 0].tolist() == [7.0, 5.0]
     strict = ops.aggregate_prototypes(replies, "omega", 4, previous, min_clients=2)
-    assert strict["labels"].tolist() == [
-        1
-    ]  # class 2 was sent, by too few: its old prototype goes too
+    # class 2 was sent, by too few: its old prototype goes too
+    assert strict["labels"].tolist() == [1]
 
 
 def test_prototype_rows_find_rows_and_say_which_are_known():

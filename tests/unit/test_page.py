@@ -266,9 +266,8 @@ def test_what_runs_share_is_carried_once():
     assert sorted(data["runs"]) == ["a", "b", "c"]
     assert [one["name"] for one in data["experiments"]] == ["main", "second"]
     assert data["experiments"][1]["runs"] == [["a", "digits iid", ""]]
-    assert (
-        len(data["sizes"]) == 2 and len(data["environments"]) == 2
-    )  # and those of a run that has not started: none
+    # and those of a run that has not started: none
+    assert len(data["sizes"]) == 2 and len(data["environments"]) == 2
     assert data["runs"]["a"]["sizes"] == data["runs"]["c"]["sizes"] != data["runs"]["b"]["sizes"]
 
 

@@ -14,9 +14,8 @@ in_processes = pytest.mark.skipif(CORES == 1, reason="with one core all is done 
 
 
 def test_results_are_in_the_order_of_the_items_and_of_many_from_other_processes():
-    items = [
-        lambda place=place: (place, os.getpid()) for place in range(9)
-    ]  # a lambda cannot be sent
+    # a lambda cannot be sent
+    items = [lambda place=place: (place, os.getpid()) for place in range(9)]
     here = each(lambda item: item(), items, few=9)
     assert here == [(place, os.getpid()) for place in range(9)]
     there = each(lambda item: item(), items, few=8)

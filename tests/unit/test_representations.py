@@ -30,12 +30,10 @@ EVALUATED: dict[str, Callable[[Federation, int], Params]] = {
     "lgfedavg": lambda federation, id: federation.state(id)["phi"],  # pre: the private body
     "fedgh": lambda federation, id: federation.state(id)["theta"],  # pre, under the global head
     "fedcosr": lambda federation, id: federation.state(id)["theta"],  # post, not what was merged
-    "fedproto": lambda federation, id: federation.state(id)[
-        "theta"
-    ],  # within {"theta": ..., "omega": ...}
-    "pfedfda": lambda federation, id: federation.server[
-        "phi"
-    ],  # within {"phi": ..., "weight": ..., "bias": ...}
+    # within {"theta": ..., "omega": ...}
+    "fedproto": lambda federation, id: federation.state(id)["theta"],
+    # within {"phi": ..., "weight": ..., "bias": ...}
+    "pfedfda": lambda federation, id: federation.server["phi"],
 }
 
 
@@ -112,9 +110,8 @@ def test_a_run_that_was_stopped_leaves_the_same_file(tmp_path, stop):
 
     with pytest.raises(KeyboardInterrupt):
         runner.execute(setup, tmp_path / "broken", watch=interrupt)
-    assert file.exists() is (
-        stop == 3
-    )  # the last round, whose checkpoint says that nothing is left to be played
+    # the last round, whose checkpoint says that nothing is left to be played
+    assert file.exists() is (stop == 3)
     assert runner.execute(setup, tmp_path / "broken").status["status"] == "finished"
     assert file.read_bytes() == whole.read_bytes()
 

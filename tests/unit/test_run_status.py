@@ -192,9 +192,8 @@ def test_ended_runs_tell_the_cost_and_have_nothing_left():
     runs = [stand("finished", 10, 2.0), stand("diverged", 3, 4.0), stand("failed", 3, 6.0)]
     assert time_left(runs, 1) == 0.0
     assert time_left([*runs, stand("missing", 0, None)], 1) == 10 * 4.0
-    assert (
-        time_left([*runs, stand("missing", 7, 8.0)], 1) == 3 * 5.0
-    )  # it was stopped, and tells its own cost too
+    # it was stopped, and tells its own cost too
+    assert time_left([*runs, stand("missing", 7, 8.0)], 1) == 3 * 5.0
 
 
 def test_the_most_similar_runs_tell_the_cost():

@@ -185,9 +185,8 @@ def test_tests_are_refused_if_no_pair_has_enough_blocks():
     assert found == Refusal(
         "a signed-rank test at 0.05 needs 6 blocks that both methods have, there are 5"
     )
-    assert isinstance(
-        significance.paired_tests(short, alpha=0.07), pd.DataFrame
-    )  # 2 / 2^5 = 0.0625
+    # 2 / 2^5 = 0.0625
+    assert isinstance(significance.paired_tests(short, alpha=0.07), pd.DataFrame)
 
 
 def test_a_refusal_is_that_of_the_pair_with_the_most_blocks():

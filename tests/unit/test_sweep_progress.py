@@ -209,9 +209,8 @@ def test_a_run_that_another_sweep_holds_is_looked_at_now_and_then_until_it_ends(
     done.run()
     assert done.ended == {run.id: "finished"}
     assert claims == [1000, 1005, 1010]
-    assert (tmp_path / run.id / run_folder.ATTEMPTS).read_text().count(
-        '"event"'
-    ) == 1  # nothing was started here
+    # nothing was started here
+    assert (tmp_path / run.id / run_folder.ATTEMPTS).read_text().count('"event"') == 1
     assert capsys.readouterr().out.splitlines() == [
         "1 run: 1 running",
         "1/1 finished: fedavg, digits iid, seed 0 in 0 s",
@@ -232,9 +231,8 @@ def test_a_sweep_that_is_broken_off_stops_all_and_gives_everything_back(
     with pytest.raises(error):
         sweep.run()
     assert place.log == ["stop"]
-    assert released == [
-        2 if end == "Ctrl-C" else 1
-    ]  # all has ended before a lease is free for others
+    # all has ended before a lease is free for others
+    assert released == [2 if end == "Ctrl-C" else 1]
     assert list((tmp_path / "leases").iterdir()) == []
     assert set(sweep.ended.values()) == {"stopped"}
     assert (

@@ -323,9 +323,8 @@ def test_the_first_trial_is_the_experiments_own_values_held_out_on_another_seed(
     assert fedavg.trials[0].values == {"lr": 0.01}
     assert fedprox.trials[0].values == {"lr": 0.01, "mu": 0.12345}
     assert fedprox.trials[0].runs[0].config["hparams"]["mu"] == 0.12345
-    assert (
-        fedprox._search.trials[0].params == fedprox.trials[0].values
-    )  # the search learns from it as it was
+    # the search learns from it as it was
+    assert fedprox._search.trials[0].params == fedprox.trials[0].values
 
 
 def test_every_method_has_as_many_trials_in_every_setting(tmp_path: Path):
@@ -387,9 +386,8 @@ def test_trials_after_the_first_eight_learn_from_scores(tmp_path: Path):
     assert high[:8] == low[:8]
     assert high[8:] != low[8:]
     middle = [sorted(trial["lr"] for trial in trials[8:])[16] for trials in (high, low)]
-    assert (
-        0.03 < middle[0] < 0.3
-    )  # half of the trials lie around the best value; at random one in three would
+    # half of the trials lie around the best value; at random one in three would
+    assert 0.03 < middle[0] < 0.3
     assert not 0.03 < middle[1] < 0.3
 
 

@@ -63,9 +63,8 @@ class Numbers:
     clients: Floats = field(default_factory=_none)  # (N,) at the chosen round and point
     chosen: float = float("nan")  # the chosen round; of the mean of several the last
     loss: Floats = field(default_factory=_none)  # (R,) of every round from 1
-    sent: Mapping[str, Floats] = field(
-        default_factory=dict
-    )  # "down theta" -> (R,) bytes per client
+    # "down theta" -> (R,) bytes per client
+    sent: Mapping[str, Floats] = field(default_factory=dict)
     seconds: Mapping[str, Floats] = field(default_factory=dict)  # "wall" -> (R,)
     logs: Mapping[str, Floats] = field(default_factory=dict)  # "tau" -> (R,) mean over clients
     notes: tuple[str, ...] = ()  # what the record of the chosen round says is off

@@ -23,9 +23,8 @@ class TablePart:
     csv: str = ""
     markdown: str = ""
     notes: tuple[str, ...] = ()  # below the table: what the records of its runs say is off
-    looks: tuple[
-        tuple[str, ...], ...
-    ] = ()  # of `rows`: "bold", "underlined" or ""; (): none has any
+    # of `rows`: "bold", "underlined" or ""; (): none has any
+    looks: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True)

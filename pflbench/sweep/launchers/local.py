@@ -164,8 +164,7 @@ def _listen(
         if received == STOP:
             tasks.put(None)
             if busy.is_set():
-                _thread.interrupt_main(
-                    signal.SIGTERM
-                )  # the main thread saves a checkpoint and ends
+                # the main thread saves a checkpoint and ends
+                _thread.interrupt_main(signal.SIGTERM)
         else:
             tasks.put(received)
